@@ -1,0 +1,1 @@
+"""What crosses a border between components. Imports nothing else of ours."""

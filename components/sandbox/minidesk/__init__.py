@@ -1,0 +1,1 @@
+"""minidesk: a small desktop drawn in process over real files in a real directory."""

@@ -1,0 +1,242 @@
+"""Canvas, themes and widgets of minidesk.
+
+Everything snaps to a grid that a small vision encoder can read: text x on 8 px, rows on 16 px, and anything
+that can be clicked takes a row pitch of 32 px (one visual token of 2x2 patches of 16 px, see tiny-vlm.md 2).
+Each widget function draws and returns the `Element` it drew; the clickable box is as wide as what is visible.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from components.contracts.desktop import Box, Element
+from components.sandbox.minidesk.font import CELL_H, CELL_W, Colour, text_strip
+
+WIDTH, HEIGHT = 288, 224
+ROW = 32
+HALF = 16
+BOX_H = 20
+"""Height of a button, field or row; the rest of the row pitch is air."""
+
+APPS = ("files", "sheet", "notes", "prefs", "forms")
+
+
+@dataclass(frozen=True)
+class Theme:
+    name: str
+    wall: Colour
+    wall2: Colour
+    panel: Colour
+    title: Colour
+    title_fg: Colour
+    face: Colour
+    ink: Colour
+    accent: Colour
+
+
+THEMES: tuple[Theme, ...] = (
+    Theme("ocean", (38, 96, 140), (52, 118, 160), (236, 240, 244), (28, 70, 110), (255, 255, 255), (210, 220, 230), (20, 24, 32), (30, 110, 220)),
+    Theme("moss", (72, 110, 70), (88, 128, 84), (240, 242, 232), (52, 84, 50), (255, 255, 255), (216, 224, 204), (24, 30, 22), (200, 110, 20)),
+    Theme("plum", (96, 62, 110), (112, 78, 128), (242, 236, 244), (70, 42, 84), (255, 255, 255), (222, 210, 228), (32, 20, 36), (190, 40, 120)),
+    Theme("sand", (190, 160, 112), (204, 176, 130), (250, 246, 236), (140, 104, 56), (255, 255, 255), (232, 222, 200), (40, 30, 18), (20, 120, 110)),
+    Theme("slate", (70, 78, 90), (84, 92, 106), (226, 230, 236), (48, 54, 66), (240, 244, 250), (200, 206, 216), (18, 20, 26), (230, 80, 60)),
+    Theme("night", (24, 28, 44), (34, 40, 60), (52, 58, 76), (16, 18, 30), (230, 236, 250), (74, 82, 104), (236, 240, 250), (90, 160, 255)),
+)  # fmt: skip
+
+_ON: Colour = (40, 170, 70)
+_WHITE: Colour = (255, 255, 255)
+
+
+def _shade(colour: Colour, delta: int) -> Colour:
+    r, g, b = (max(0, min(255, v + delta)) for v in colour)
+    return r, g, b
+
+
+class Canvas:
+    """An RGB picture that widgets draw on. Drawing outside is clipped, never an error."""
+
+    def __init__(self, theme: Theme, width: int = WIDTH, height: int = HEIGHT) -> None:
+        self.theme = theme
+        self.pixels: NDArray[np.uint8] = np.empty((height, width, 3), dtype=np.uint8)
+        self.pixels[:] = theme.wall
+        for y in range(0, height, HALF):
+            self.pixels[y : y + 1] = theme.wall2
+
+    def rect(self, box: Box, colour: Colour) -> None:
+        x0, y0, x1, y1 = box
+        self.pixels[max(0, y0) : max(0, y1), max(0, x0) : max(0, x1)] = colour
+
+    def frame(self, box: Box, colour: Colour, fill: Colour | None = None) -> None:
+        """A one-pixel border, filled when `fill` is given."""
+        x0, y0, x1, y1 = box
+        self.rect(box, colour)
+        if fill is not None:
+            self.rect((x0 + 1, y0 + 1, x1 - 1, y1 - 1), fill)
+
+    def text(self, x: int, y: int, text: str, fg: Colour, bg: Colour, width: int | None = None) -> int:
+        """One line in a 16 px high cell; cut to `width` px. Returns the drawn width in px."""
+        if width is not None:
+            text = text[: max(0, width // CELL_W)]
+        if not text or y < 0 or x < 0:
+            return 0
+        target = self.pixels[y : y + CELL_H, x : x + CELL_W * len(text)]
+        strip = text_strip(text, fg, bg)
+        target[:] = strip[: target.shape[0], : target.shape[1]]
+        return CELL_W * len(text)
+
+    # -- widgets ------------------------------------------------------------------------------------------
+
+    def button(self, x: int, y: int, label: str, *, kind: str = "button", hot: bool = False) -> Element:
+        t = self.theme
+        box = (x, y, x + CELL_W * (len(label) + 1), y + BOX_H)
+        face = t.accent if hot else t.face
+        self.frame(box, _shade(t.face, -90), face)
+        self.rect((x + 1, y + 1, box[2] - 1, y + 2), _shade(face, 36))
+        self.text(x + 4, y + 2, label, _WHITE if hot else t.ink, face)
+        return Element(kind, label, box)
+
+    def checkbox(self, x: int, y: int, label: str, on: bool) -> Element:
+        """The whole tick area is a solid 16x16 square when on and an empty one when off: readable at one token."""
+        t = self.theme
+        self.frame((x, y + 1, x + 16, y + 17), t.ink, _ON if on else t.panel)
+        if on:
+            self.rect((x + 3, y + 4, x + 13, y + 6), _WHITE)
+            self.rect((x + 3, y + 12, x + 13, y + 14), _WHITE)
+        self.text(x + 24, y + 2, label, t.ink, t.panel)
+        return Element("checkbox", label, (x, y, x + 24 + CELL_W * len(label), y + BOX_H), "on" if on else "off")
+
+    def field(self, x: int, y: int, label: str, value: str, width: int, focus: bool = False, bare: bool = False) -> Element:
+        """A label and a text box behind it. The box is what is clicked. The end of a long value is shown."""
+        t = self.theme
+        if not bare:
+            self.text(x, y + 2, label, t.ink, t.panel)
+            x += CELL_W * (len(label) + 1)
+        box = (x, y, x + width, y + BOX_H)
+        self.frame(box, t.accent if focus else _shade(t.face, -90), _WHITE)
+        if focus:
+            self.frame((x + 1, y + 1, x + width - 1, y + BOX_H - 1), t.accent, _WHITE)
+        room = (width - 8) // CELL_W
+        shown = value[-room:] if room > 0 else ""
+        drawn = self.text(x + 4, y + 2, shown, (20, 20, 24), _WHITE)
+        if focus:
+            self.rect((x + 4 + drawn, y + 4, x + 6 + drawn, y + 16), (20, 20, 24))
+        return Element("field", label, box, value)
+
+    def row(self, x: int, y: int, label: str, width: int, *, selected: bool = False, folder: bool = False) -> Element:
+        """A line of a list with a small pictogram: a yellow folder or a white sheet."""
+        t = self.theme
+        back = t.accent if selected else t.panel
+        self.rect((x, y, x + width, y + BOX_H), back)
+        if folder:
+            self.rect((x + 1, y + 4, x + 7, y + 7), (222, 170, 40))
+            self.rect((x + 1, y + 6, x + 15, y + 16), (246, 196, 66))
+        else:
+            self.frame((x + 2, y + 2, x + 13, y + 17), (90, 96, 110), _WHITE)
+            for line in (6, 9, 12):
+                self.rect((x + 4, y + line, x + 11, y + line + 1), (130, 150, 190))
+        self.text(x + 16, y + 2, label, _WHITE if selected else t.ink, back, width - 16)
+        shown = min(width, 16 + CELL_W * len(label))
+        return Element("row", label, (x, y, x + shown, y + BOX_H), "selected" if selected else "")
+
+    def item(self, x: int, y: int, label: str, width: int, *, kind: str = "item", selected: bool = False) -> Element:
+        """A line of an open menu or drop-down."""
+        t = self.theme
+        back = t.accent if selected else _shade(t.panel, 12)
+        self.rect((x, y, x + width, y + BOX_H), back)
+        self.text(x + 8, y + 2, label, _WHITE if selected else t.ink, back, width - 8)
+        return Element(kind, label, (x, y, x + width, y + BOX_H), "selected" if selected else "")
+
+    def cell(self, x: int, y: int, name: str, value: str, width: int = 48, *, selected: bool = False) -> Element:
+        t = self.theme
+        self.frame((x, y, x + width, y + ROW), (190, 196, 204), _WHITE)
+        if selected:
+            self.frame((x, y, x + width, y + ROW), t.accent)
+            self.frame((x + 2, y + 2, x + width - 2, y + ROW - 2), _WHITE, _WHITE)
+        self.text(x + 4, y + 2 + 1, value, (20, 20, 24), _WHITE, width - 4)
+        return Element("cell", name, (x, y, x + width, y + ROW), value)
+
+    def icon(self, x: int, y: int, label: str, *, active: bool = False) -> Element:
+        """A 48x32 desktop icon: pictogram above its name."""
+        t = self.theme
+        back = t.accent if active else t.wall
+        if active:
+            self.rect((x, y, x + 48, y + ROW), back)
+        _PICTOGRAMS.get(label, _blank)(self, x + 16, y + 1)
+        self.text(x + 4, y + 16, label, _WHITE, back, 44)
+        return Element("icon", label, (x, y, x + 48, y + ROW), "active" if active else "")
+
+    def slider(self, x: int, y: int, label: str, value: int, width: int) -> tuple[Element, Element]:
+        """A track with a square handle; `value` in percent. Returns (track, handle)."""
+        t = self.theme
+        self.rect((x, y + 7, x + width, y + 11), _shade(t.face, -60))
+        hx = x + (width - 12) * value // 100
+        self.rect((x, y + 7, hx, y + 11), t.accent)
+        self.frame((hx, y, hx + 12, y + BOX_H), t.ink, t.accent)
+        state = str(value)
+        return (
+            Element("slider", label, (x, y, x + width, y + BOX_H), state),
+            Element("handle", label, (hx, y, hx + 12, y + BOX_H), state),
+        )
+
+    def title_bar(self, box: Box, label: str, *, active: bool = True) -> tuple[Element, Element]:
+        """Window title and close box. Returns (title, close)."""
+        t = self.theme
+        x0, y0, x1, _ = box
+        back = t.title if active else _shade(t.title, 60)
+        self.rect((x0, y0, x1, y0 + HALF), back)
+        self.text(x0 + 8, y0, label, t.title_fg, back, x1 - x0 - 32)
+        self.frame((x1 - 15, y0 + 2, x1 - 3, y0 + 14), t.title_fg, (208, 60, 56))
+        return (
+            Element("title", label, (x0, y0, x1 - 16, y0 + HALF), "active" if active else ""),
+            Element("close", label, (x1 - 16, y0, x1, y0 + HALF)),
+        )
+
+    def pointer(self, at: tuple[int, int]) -> None:
+        """A small arrow whose tip is the hot spot."""
+        x, y = at
+        for dy in range(9):
+            self.rect((x, y + dy, x + max(1, min(dy, 9 - dy) + 1), y + dy + 1), (0, 0, 0))
+            if 1 < dy < 8:
+                self.rect((x + 1, y + dy, x + max(2, min(dy, 9 - dy)), y + dy + 1), _WHITE)
+
+
+def _blank(c: Canvas, x: int, y: int) -> None:
+    c.frame((x, y, x + 16, y + 14), _WHITE, (120, 120, 120))
+
+
+def _folder(c: Canvas, x: int, y: int) -> None:
+    c.rect((x, y + 1, x + 8, y + 5), (222, 170, 40))
+    c.rect((x, y + 3, x + 17, y + 14), (250, 200, 70))
+
+
+def _grid(c: Canvas, x: int, y: int) -> None:
+    c.frame((x, y, x + 17, y + 14), (20, 90, 40), (60, 180, 90))
+    for line in (5, 9):
+        c.rect((x, y + line, x + 17, y + line + 1), _WHITE)
+    c.rect((x + 6, y, x + 7, y + 14), _WHITE)
+    c.rect((x + 11, y, x + 12, y + 14), _WHITE)
+
+
+def _page(c: Canvas, x: int, y: int) -> None:
+    c.frame((x + 2, y, x + 14, y + 14), (70, 70, 80), (255, 252, 214))
+    for line in (3, 6, 9):
+        c.rect((x + 4, y + line, x + 12, y + line + 1), (120, 110, 60))
+
+
+def _gear(c: Canvas, x: int, y: int) -> None:
+    c.rect((x + 1, y + 5, x + 16, y + 9), (190, 196, 206))
+    c.rect((x + 6, y, x + 11, y + 14), (190, 196, 206))
+    c.rect((x + 3, y + 2, x + 14, y + 12), (160, 168, 180))
+    c.rect((x + 6, y + 5, x + 11, y + 9), (60, 66, 78))
+
+
+def _form(c: Canvas, x: int, y: int) -> None:
+    c.frame((x, y, x + 17, y + 14), (120, 40, 40), (240, 240, 244))
+    c.rect((x, y, x + 17, y + 4), (210, 70, 60))
+    c.frame((x + 3, y + 6, x + 14, y + 11), (110, 110, 120), _WHITE)
+
+
+_PICTOGRAMS = {"files": _folder, "sheet": _grid, "notes": _page, "prefs": _gear, "forms": _form}
