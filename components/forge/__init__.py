@@ -1,0 +1,1 @@
+"""Mage-CUA-Forge at tiny size: skills, workflows, preparers, verifier, gate, generator."""
