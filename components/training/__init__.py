@@ -1,0 +1,1 @@
+"""The five stages: supervised and reinforcement learning, checkpoints."""
