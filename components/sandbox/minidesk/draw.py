@@ -8,6 +8,7 @@ Each widget function draws and returns the `Element` it drew; the clickable box 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,9 +51,30 @@ _ON: Colour = (40, 170, 70)
 _WHITE: Colour = (255, 255, 255)
 
 
+@cache
 def _shade(colour: Colour, delta: int) -> Colour:
     r, g, b = (max(0, min(255, v + delta)) for v in colour)
     return r, g, b
+
+
+@lru_cache(maxsize=1024)
+def _paint(colour: Colour, width: int) -> NDArray[np.uint8]:
+    """(width, 3) pixels of one colour. Copying a run of pixels is a memcpy a row; repeating one pixel is a slow loop."""
+    run = np.empty((width, 3), dtype=np.uint8)
+    run[:] = colour
+    run.setflags(write=False)
+    return run
+
+
+@lru_cache(maxsize=64)
+def _wallpaper(theme: Theme, width: int, height: int) -> NDArray[np.uint8]:
+    """(height, width, 3) read-only desktop background."""
+    pixels = np.empty((height, width, 3), dtype=np.uint8)
+    pixels[:] = theme.wall
+    for y in range(0, height, HALF):
+        pixels[y : y + 1] = theme.wall2
+    pixels.setflags(write=False)
+    return pixels
 
 
 class Canvas:
@@ -60,14 +82,12 @@ class Canvas:
 
     def __init__(self, theme: Theme, width: int = WIDTH, height: int = HEIGHT) -> None:
         self.theme = theme
-        self.pixels: NDArray[np.uint8] = np.empty((height, width, 3), dtype=np.uint8)
-        self.pixels[:] = theme.wall
-        for y in range(0, height, HALF):
-            self.pixels[y : y + 1] = theme.wall2
+        self.pixels: NDArray[np.uint8] = _wallpaper(theme, width, height).copy()
 
     def rect(self, box: Box, colour: Colour) -> None:
         x0, y0, x1, y1 = box
-        self.pixels[max(0, y0) : max(0, y1), max(0, x0) : max(0, x1)] = colour
+        target = self.pixels[max(0, y0) : max(0, y1), max(0, x0) : max(0, x1)]
+        target[:] = _paint(colour, target.shape[1])
 
     def frame(self, box: Box, colour: Colour, fill: Colour | None = None) -> None:
         """A one-pixel border, filled when `fill` is given."""
@@ -158,6 +178,13 @@ class Canvas:
         self.text(x + 4, y + 2 + 1, value, (20, 20, 24), _WHITE, width - 4)
         return Element("cell", name, (x, y, x + width, y + ROW), value)
 
+    def head(self, x: int, y: int, text: str, width: int, height: int) -> Element:
+        """A column head (48x16, a letter) or a row head (16x32, a number) of a sheet."""
+        t = self.theme
+        self.frame((x, y, x + width, y + height), _shade(t.face, -40), t.face)
+        self.text(x + (width - CELL_W * len(text)) // 16 * 8 if width > HALF else x + 4, y if height == HALF else y + 3, text, t.ink, t.face)
+        return Element("head", text, (x, y, x + width, y + height))
+
     def icon(self, x: int, y: int, label: str, *, active: bool = False) -> Element:
         """A 48x32 desktop icon: pictogram above its name."""
         t = self.theme
@@ -196,11 +223,23 @@ class Canvas:
 
     def pointer(self, at: tuple[int, int]) -> None:
         """A small arrow whose tip is the hot spot."""
-        x, y = at
-        for dy in range(9):
-            self.rect((x, y + dy, x + max(1, min(dy, 9 - dy) + 1), y + dy + 1), (0, 0, 0))
-            if 1 < dy < 8:
-                self.rect((x + 1, y + dy, x + max(2, min(dy, 9 - dy)), y + dy + 1), _WHITE)
+        x, y = max(0, at[0]), max(0, at[1])
+        shape, ink = _arrow()
+        target = self.pixels[y : y + shape.shape[0], x : x + shape.shape[1]]
+        height, width = target.shape[:2]
+        np.copyto(target, ink[:height, :width], where=shape[:height, :width])
+
+
+@cache
+def _arrow() -> tuple[NDArray[np.bool_], NDArray[np.uint8]]:
+    """The pointer: (9, 5, 1) mask and (9, 5, 3) pixels, black with a white heart."""
+    shape = np.zeros((9, 5, 1), dtype=np.bool_)
+    ink = np.zeros((9, 5, 3), dtype=np.uint8)
+    for dy in range(9):
+        shape[dy, : max(1, min(dy, 9 - dy) + 1)] = True
+        if 1 < dy < 8:
+            ink[dy, 1 : max(2, min(dy, 9 - dy))] = _WHITE
+    return shape, ink
 
 
 def _blank(c: Canvas, x: int, y: int) -> None:
