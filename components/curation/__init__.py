@@ -1,0 +1,1 @@
+"""Trajectories to corpora: record checks, packing, masks, splits."""

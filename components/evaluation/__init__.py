@@ -1,0 +1,1 @@
+"""Benchmarks, metrics and their statistics."""
