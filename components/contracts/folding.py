@@ -91,7 +91,7 @@ _TAG = re.compile(rf"<(?=/?(?:{'|'.join((*TAG_NAMES, 'image', 'video'))})\b)")
 
 
 def neutralize(text: str, *, tags: bool = True, special: Collection[str] = ()) -> str:
-    """Make chat tokens (`<|...|>`), our tags and the tokens in `special` plain text: a space after their first character.
+    """Turn chat tokens (`<|...|>`), our tags and `special` tokens into plain text: a space after the first character.
 
     Text without any of them comes back unchanged; applying it twice changes nothing more. `tags=False` leaves our own
     tags alone (a response is made of them). `special`: the tokenizer's own special tokens.
@@ -113,7 +113,7 @@ def fold(
     *,
     special: Collection[str] = (),
 ) -> list[Message]:
-    """The prompt for the newest turn, `turns[-1]`, which has no response. `DataError` for turns that break the contract.
+    """The prompt for the newest turn, `turns[-1]`, which has no response. `DataError` if turns break the contract.
 
     The number of image parts is min(screenshots, screenshots among the kept turns).
     """
