@@ -29,10 +29,10 @@ KEYS: tuple[str, ...] = (
 """Canonical names. A character stands for the key that types it."""
 
 _SPELLINGS = {
-    "ctrl": "control ctrll ctrlr controll controlr ctrlleft ctrlright controlleft controlright leftctrl rightctrl",
-    "alt": "option opt altl altr altleft altright leftalt rightalt",
-    "shift": "shiftl shiftr shiftleft shiftright leftshift rightshift",
-    "super": "cmd command win windows meta superl superr winleft winright cmdleft cmdright metal metar",
+    "ctrl": "control ctrll ctrlr controll controlr lctrl rctrl ctrlleft ctrlright controlleft controlright leftctrl rightctrl",
+    "alt": "option opt optionleft optionright lalt ralt altl altr altleft altright leftalt rightalt",
+    "shift": "lshift rshift shiftl shiftr shiftleft shiftright leftshift rightshift",
+    "super": "cmd command commandleft commandright lwin rwin win windows meta superl superr winleft winright cmdleft cmdright metal metar",
     "enter": "return kpenter numpadenter",
     "space": "spacebar",
     "backspace": "bksp",
@@ -40,7 +40,7 @@ _SPELLINGS = {
     "insert": "ins",
     "esc": "escape",
     "pageup": "pgup prior",
-    "pagedown": "pgdn pgdown next",
+    "pagedown": "pgdn pgdown pagedn next",
     "left": "arrowleft leftarrow",
     "right": "arrowright rightarrow",
     "up": "arrowup uparrow",

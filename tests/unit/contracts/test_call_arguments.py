@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from components.contracts.arguments import arguments_of, build_call
@@ -17,7 +19,7 @@ def code_of(name: object, arguments: object, pointer: tuple[int, int] | None = N
     return caught.value.code
 
 
-VALID = {
+VALID: dict[str, dict[str, Any]] = {
     "key": {"keys": ["ctrl", "s"]},
     "type": {"text": "hello"},
     "mouse_move": {"coordinate": [5, 6]},

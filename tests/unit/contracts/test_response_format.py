@@ -18,7 +18,7 @@ CLICK = (
     "\n</tool_call>"
 )
 
-plain = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=40)
+plain = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=40)
 thoughts = plain.filter(lambda t: "<think>" not in t and "</think>" not in t)
 TAGGED = [
     "close </think> now", "<tool_call>{}</tool_call>", 'say "</tool_call>" \\ end', "<think>", "Action: no",
