@@ -28,11 +28,15 @@ KEYS: tuple[str, ...] = (
 )
 """Canonical names. A character stands for the key that types it."""
 
+_MODIFIER_WORDS = {
+    "ctrl": "ctrl control",
+    "alt": "alt option opt",
+    "shift": "shift",
+    "super": "super cmd command win windows meta",
+}
+_SIDES = ("{}", "{}l", "{}r", "l{}", "r{}", "{}left", "{}right", "left{}", "right{}")
+
 _SPELLINGS = {
-    "ctrl": "control ctrll ctrlr controll controlr lctrl rctrl ctrlleft ctrlright controlleft controlright leftctrl rightctrl",
-    "alt": "option opt optionleft optionright lalt ralt altl altr altleft altright leftalt rightalt",
-    "shift": "lshift rshift shiftl shiftr shiftleft shiftright leftshift rightshift",
-    "super": "cmd command commandleft commandright lwin rwin win windows meta superl superr winleft winright cmdleft cmdright metal metar",
     "enter": "return kpenter numpadenter",
     "space": "spacebar",
     "backspace": "bksp",
@@ -85,6 +89,7 @@ _SPELLINGS = {
 
 ALIASES: dict[str, str] = {
     **{name: name for name in KEYS},
+    **{side.format(word): key for key, words in _MODIFIER_WORDS.items() for word in words.split() for side in _SIDES},
     **{alias: key for key, spellings in _SPELLINGS.items() for alias in spellings.split()},
     **{f"{prefix}{digit}": digit for prefix in ("kp", "num", "numpad", "digit") for digit in string.digits},
     **{f"key{letter}": letter for letter in string.ascii_lowercase},
