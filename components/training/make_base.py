@@ -1,0 +1,358 @@
+"""Makes the aligned base checkpoint: `python -m components.training.make_base OUT`.
+
+Outside the recipe, as the recipe starts from an aligned Mage-VL checkpoint (paper.md 1.1). All tricks of training a
+tiny vision-language model from nothing live here and nowhere else:
+
+- alignment loss: the visual token under a widget must match the tied embeddings of its label words (first half of the
+  dimensions), of its x coordinate (third quarter) and of its y coordinate (last quarter);
+- search attention: layer 1, head 0 must look from the position that predicts a coordinate (or a read label) at the
+  widget's visual token;
+- copy attention: layer 1, head 1 must look from the position that predicts a copied token at its source token.
+
+Only layout-free screens are shown, never an application window. The stages of the recipe use the plain
+language-model and policy-gradient losses (source of the design: measured, see README of this folder).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from components.contracts.rng import stream
+from components.forge.words import ALL_WORDS, BANK, INSTRUCTION_WORDS, UI_WORDS
+from components.harness.spec import prompt_blocks
+from components.sandbox.minidesk.draw import HEIGHT, WIDTH
+from components.sandbox.minidesk.synth import SynthScreen, SynthWords, synth_screen
+from components.training import base_data
+from components.training.base_data import Question
+from components.training.model import Policy, init_tiny, tiny_config
+from components.training.parallel import Ranks, run_ranks, sum_gradients
+from components.training.sequences import Batch, Encoder, Packed, collate
+from components.training.tokenizer import IMAGE_PAD, VIDEO_PAD, VISION_END, VISION_START, build_tokenizer
+
+if TYPE_CHECKING:
+    import torch
+
+ALIGN, SEARCH, COPY = 1.0, 0.5, 0.5
+"""Weights of the auxiliary losses."""
+QUESTIONS = 8
+BATCH = 8
+TASK_FIRST = 0.2
+"""Share of steps in which the question stands before the screenshot, as a task does in the agent's prompt."""
+
+Triple = tuple[int, int, int]
+
+
+def base_words() -> SynthWords:
+    """The base reads and copies every word; the splits of the recipe differ in what tasks are made of."""
+    return SynthWords(tuple(w for words in BANK.values() for w in words), tuple(dict.fromkeys(UI_WORDS)), tuple(range(10, 100)))
+
+
+GLUE = tuple(dict.fromkeys(w for w in INSTRUCTION_WORDS if len(w) > 1))
+
+
+def make_tokenizer() -> Any:
+    numbers = {str(n) for n in (*range(0, 100), *range(0, 1001, base_data.COORD_STEP))}
+    return build_tokenizer([*ALL_WORDS, *base_data.BASE_WORDS, *numbers], prompt_blocks("normalized_1000"), 2048)
+
+
+def fresh_policy(seed: int) -> Policy:
+    tokenizer = make_tokenizer()
+    of = tokenizer.convert_tokens_to_ids
+    ids = {
+        "pad": tokenizer.pad_token_id, "eos": tokenizer.eos_token_id, "image": of(IMAGE_PAD), "video": of(VIDEO_PAD),
+        "vision_start": of(VISION_START), "vision_end": of(VISION_END),
+    }  # fmt: skip
+    return Policy(init_tiny(tiny_config(len(tokenizer), ids), seed), tokenizer)
+
+
+@dataclass
+class Item:
+    """A packed sequence and what the auxiliary losses know about it. Links are (query column, key column)."""
+
+    packed: Packed
+    search: list[tuple[int, int]]
+    copied: list[tuple[int, int]]
+    answers: list[tuple[str, int, int]]
+    """Kind, first and last+1 column of each answer, for scoring."""
+    screen: SynthScreen
+
+
+class Builder:
+    """Questions to sequences, with the token positions of their links."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.encoder = Encoder(policy)
+        self.tokenizer = policy.tokenizer
+        self.unit = policy.grid.patch * policy.grid.merge
+        self.size = policy.grid.tokens(HEIGHT, WIDTH)
+
+    def _encode(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        out = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        return out.input_ids, out.offset_mapping
+
+    def visual(self, image_start: int, point: tuple[int, int]) -> int:
+        """Column of the visual token that holds a pixel; `image_start` = column of the first visual token."""
+        return image_start + point[1] // self.unit * self.size[1] + point[0] // self.unit
+
+    def item(self, screen: SynthScreen, asked: Sequence[Question], task_first: bool) -> Item:
+        e = self.encoder
+        image = e.image(self.size)
+        head = e.open("user")
+        ids: list[int] = [] if task_first else [*head, *image]
+        weights = [0.0] * len(ids)
+        segments = [0] * len(ids)
+        image_start = len(head) + 1
+        search: list[tuple[int, int]] = []
+        copied: list[tuple[int, int]] = []
+        answers: list[tuple[str, int, int]] = []
+        prefix_last = len(ids) - 1
+        for number, question in enumerate(asked, start=1):
+            text, text_spans = self._encode(question.text)
+            answer, answer_spans = self._encode(question.answer)
+            start = len(ids)
+            if task_first:
+                ids += [*head, *text]
+                question_at = start + len(head)
+                image_start = len(ids) + 1
+                ids += image
+            else:
+                question_at = start
+                ids += text
+            ids += [*e.close(), *e.open("assistant")]
+            at = len(ids)
+            ids += [*answer, e.close()[0]]
+            weights += [0.0] * (at - len(weights)) + [1.0] * (len(answer) + 1)
+            segments += [0 if task_first else number] * (len(ids) - len(segments))
+            answers.append((question.kind, at, len(ids)))
+            for link in question.links:
+                for k, (a, b) in enumerate(answer_spans):
+                    if not (a < link.end and b > link.start):
+                        continue
+                    query = at + k - 1
+                    if link.point is not None:
+                        search.append((query, self.visual(image_start, link.point)))
+                    elif link.source is not None:
+                        place = link.source + a - link.start
+                        key = next((j for j, (qa, qb) in enumerate(text_spans) if qa <= place < qb), None)
+                        if key is not None:
+                            copied.append((query, question_at + key))
+        del prefix_last
+        packed = Packed(np.array(ids, np.int64), np.array(segments, np.int64), np.array(weights, np.float32), (screen.screen,))
+        return Item(packed, search, copied, answers, screen)
+
+
+def step_items(builder: Builder, seed: int, step: int | str, words: SynthWords) -> list[Item]:
+    """The batch of a step: a pure function of (seed, step)."""
+    rng = stream(seed, "base", step)
+    task_first = rng.random() < TASK_FIRST
+    out = []
+    for _ in range(BATCH * 2 if task_first else BATCH):
+        screen = synth_screen(rng, words)
+        asked = base_data.questions(rng, screen, words, GLUE, 1 if task_first else QUESTIONS)
+        out.append(builder.item(screen, asked, task_first))
+    return out
+
+
+class Watch:
+    """Keeps what goes into decoder layer 1, to recompute its attention scores."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.layer = policy.model.model.language_model.layers[1]
+        self.inputs: tuple[Any, Any] | None = None
+        self.layer.register_forward_pre_hook(self._keep, with_kwargs=True)
+
+    def _keep(self, module: Any, args: Any, kwargs: Any) -> None:
+        hidden = args[0] if args else kwargs["hidden_states"]
+        self.inputs = (hidden, kwargs["position_embeddings"])
+
+    def loss(self, head: int, links: Sequence[Triple], mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Mean cross-entropy of the attention rows of `links` = (batch, query, key), and the share that is right."""
+        import torch
+        import torch.nn.functional as F
+        from transformers.models.qwen3_vl.modeling_qwen3_vl import apply_rotary_pos_emb
+
+        assert self.inputs is not None
+        hidden, (cos, sin) = self.inputs
+        attention = self.layer.self_attn
+        normed = self.layer.input_layernorm(hidden)
+        shape = (*normed.shape[:-1], -1, attention.head_dim)
+        q = attention.q_norm(attention.q_proj(normed).view(shape)).transpose(1, 2)
+        k = attention.k_norm(attention.k_proj(normed).view(shape)).transpose(1, 2)
+        q, k = apply_rotary_pos_emb(q, k, cos, sin)
+        b, query, key = (torch.tensor(column) for column in zip(*links, strict=True))
+        scores = torch.einsum("nd,nld->nl", q[b, head, query], k[b, head]) * attention.scaling
+        scores = scores.masked_fill(~mask[b, 0, query], float("-inf"))
+        return F.cross_entropy(scores, key), (scores.argmax(-1) == key).float().mean()
+
+
+def alignment_loss(policy: Policy, features: torch.Tensor, builder: Builder, items: Sequence[Item]) -> torch.Tensor:
+    """Visual tokens against tied embeddings: label words and states in the first half, x and y in the last quarters."""
+    import torch
+    import torch.nn.functional as F
+
+    embed = policy.model.model.language_model.embed_tokens.weight
+    d = embed.shape[1]
+    per_image = builder.size[0] * builder.size[1]
+    groups: dict[tuple[int, int], tuple[list[int], list[int], list[float]]] = {
+        span: ([], [], []) for span in ((0, d // 2), (d // 2, 3 * d // 4), (3 * d // 4, d))
+    }
+    spans = list(groups)
+
+    def add(span: int, token: int, targets: Sequence[int]) -> None:
+        rows, columns, weights = groups[spans[span]]
+        for target in targets:
+            rows.append(token)
+            columns.append(target)
+            weights.append(1.0 / len(targets))
+
+    encode = builder.encoder.text
+    for index, item in enumerate(items):
+        for element in item.screen.elements:
+            token = index * per_image + builder.visual(0, element.center)
+            x, y = base_data.grid_point(element.box)
+            if element.kind == "head":
+                letter = element.label.isalpha()
+                add(0, token, encode(element.label) if letter else encode(f"a{element.label}")[1:])
+                add(1 if letter else 2, token, encode(str(x if letter else y)))
+                continue
+            if element.kind != "cell":
+                add(0, token, encode(element.label))
+            add(1, token, encode(str(x)))
+            add(2, token, encode(str(y)))
+            shown = element.state if element.kind in ("checkbox", "field", "cell") and element.state else ""
+            if shown:
+                place = index * per_image + builder.visual(0, base_data.state_anchor(element))
+                add(0, place, encode(shown))
+    total = features.new_zeros(())
+    for (a, b), (rows, columns, weights) in groups.items():
+        if not rows:
+            continue
+        visual = F.normalize(features[torch.tensor(rows)][:, a:b], dim=-1)
+        words = F.normalize(embed[:, a:b], dim=-1)
+        loss = F.cross_entropy(10.0 * visual @ words.T, torch.tensor(columns), reduction="none")
+        w = torch.tensor(weights)
+        total = total + (loss * w).sum() / w.sum()
+    return total / len(groups)
+
+
+def losses(policy: Policy, watch: Watch | None, builder: Builder, items: Sequence[Item]) -> tuple[torch.Tensor, dict[str, float]]:
+    import torch.nn.functional as F
+
+    batch = collate(policy, [item.packed for item in items])
+    assert batch.patches is not None
+    features = policy.image_features(batch.patches, batch.sizes)
+    hidden = policy.hidden(batch.ids, batch.positions, batch.mask, features)
+    lm = F.cross_entropy(policy.logits(hidden[batch.rows, batch.columns]), batch.targets)
+    figures = {"lm": float(lm.detach())}
+    total = lm
+    if watch is not None:
+        align = alignment_loss(policy, features, builder, items)
+        total = total + ALIGN * align
+        figures["align"] = float(align.detach())
+        for name, head, weight, links in (("search", 0, SEARCH, "search"), ("copy", 1, COPY, "copied")):
+            triples = [(b, q, k) for b, item in enumerate(items) for q, k in getattr(item, links)]
+            if triples:
+                loss, right = watch.loss(head, triples, batch.mask)
+                total = total + weight * loss
+                figures[name] = float(right)
+    return total, figures
+
+
+def score(policy: Policy, builder: Builder, seed: int, screens: int, words: SynthWords) -> dict[str, float]:
+    """Exact answers (every token the most likely one) by kind of question, on screens of their own stream."""
+    import torch
+
+    right: dict[str, list[float]] = {}
+    with torch.no_grad():
+        for k in range(screens // BATCH):
+            rng = stream(seed, "base-test", k)
+            items = []
+            for _ in range(BATCH):
+                screen = synth_screen(rng, words)
+                items.append(builder.item(screen, base_data.questions(rng, screen, words, GLUE, QUESTIONS), False))
+            batch: Batch = collate(policy, [item.packed for item in items])
+            assert batch.patches is not None
+            hidden = policy.hidden(batch.ids, batch.positions, batch.mask, policy.image_features(batch.patches, batch.sizes))
+            hit = (policy.logits(hidden[batch.rows, batch.columns]).argmax(-1) == batch.targets).numpy()
+            place = {(int(r), int(c)): bool(h) for r, c, h in zip(batch.rows, np.nonzero(np.stack([np.pad(i.packed.weights, (0, batch.ids.shape[1] - len(i.packed))) for i in items]))[1], hit, strict=True)}
+            for b, item in enumerate(items):
+                for kind, start, end in item.answers:
+                    # A locate answer is judged by its point; the words before it are free.
+                    columns = range(start, end)
+                    if kind == "locate":
+                        columns = [c for c in columns if any(q == c - 1 for q, _ in item.search)]
+                    right.setdefault(kind, []).append(float(all(place[b, c] for c in columns)))
+    return {kind: sum(v) / len(v) for kind, v in sorted(right.items())}
+
+
+def learning_rate(step: int, steps: int, peak: float, warmup: int, floor: float = 0.05) -> float:
+    """Linear warm-up, then cosine to `floor` of the peak."""
+    if step < warmup:
+        return peak * (step + 1) / warmup
+    share = (step - warmup) / max(1, steps - warmup)
+    return peak * (floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * min(1.0, share))))
+
+
+def train(out: Path, seed: int, steps: int, peak: float, ranks_count: int, every: int) -> dict[str, float]:
+    """Train, score and save. The checkpoint is rewritten every `every` steps, so an early one can be looked at."""
+
+    def work(ranks: Ranks) -> dict[str, float]:
+        import torch
+
+        policy = fresh_policy(seed)
+        builder, watch, words = Builder(policy), Watch(policy), base_words()
+        matrices = [p for p in policy.model.parameters() if p.dim() >= 2]
+        vectors = [p for p in policy.model.parameters() if p.dim() < 2]
+        optimizer = torch.optim.AdamW(
+            [{"params": matrices, "weight_decay": 0.05}, {"params": vectors, "weight_decay": 0.0}], lr=peak, betas=(0.9, 0.98)
+        )
+        started, scores = time.process_time(), {}
+        for step in range(steps):
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(step, steps, peak, 100)
+            items = ranks.share(step_items(builder, seed, step, words))
+            optimizer.zero_grad()
+            loss, figures = losses(policy, watch, builder, items)
+            loss.backward()
+            sum_gradients(ranks, policy.model.parameters(), 1.0)
+            torch.nn.utils.clip_grad_norm_(policy.model.parameters(), 1.0)
+            optimizer.step()
+            if ranks.rank == 0 and step % 50 == 0:
+                shown = " ".join(f"{k}={v:.3f}" for k, v in figures.items())
+                print(f"step {step}/{steps} {time.process_time() - started:.0f} cpu-s {shown}", flush=True)
+            if ranks.rank == 0 and ((step + 1) % every == 0 or step + 1 == steps):
+                scores = score(policy, builder, seed, 48 if step + 1 < steps else 256, words)
+                print(f"step {step + 1}: " + " ".join(f"{k}={v:.3f}" for k, v in scores.items()), flush=True)
+                policy.save(out)
+                (out / "base.json").write_text(json.dumps({"seed": seed, "steps": step + 1, "planned": steps, "lr": peak, "scores": scores, "parameters": policy.parameters()}, indent=1, sort_keys=True) + "\n")
+        return scores
+
+    result: dict[str, float] = run_ranks(work, ranks_count)
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=4500)
+    parser.add_argument("--lr", type=float, default=1.5e-3)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--every", type=int, default=500)
+    args = parser.parse_args()
+    random.seed(0)
+    print(train(args.out, args.seed, args.steps, args.lr, args.ranks, args.every))
+
+
+if __name__ == "__main__":
+    main()

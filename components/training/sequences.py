@@ -1,0 +1,161 @@
+"""From texts and screens to the tensors of one batch: chat segments, branches behind a shared screenshot, block masks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from components.training.model import Policy, rope_positions
+
+if TYPE_CHECKING:
+    import torch
+
+    from components.contracts.desktop import Screen
+
+TEXT_CACHE = 65536
+
+
+class Encoder:
+    """Token ids of prompt pieces. Pieces are delimited by special tokens, so their ids concatenate exactly."""
+
+    def __init__(self, policy: Policy) -> None:
+        tokenizer = policy.tokenizer
+        self._encode: Callable[[str], tuple[int, ...]] = lru_cache(TEXT_CACHE)(
+            lambda text: tuple(tokenizer(text, add_special_tokens=False).input_ids)
+        )
+        self.grid = policy.grid
+        self.image_id = policy.image_id
+
+    def text(self, text: str) -> list[int]:
+        return list(self._encode(text))
+
+    def image(self, size: tuple[int, int]) -> list[int]:
+        """Ids of one image of (rows, columns) tokens with its markers."""
+        start, end = self._encode("<|vision_start|>")[0], self._encode("<|vision_end|>")[0]
+        return [start, *[self.image_id] * (size[0] * size[1]), end]
+
+    def open(self, role: str) -> list[int]:
+        return self.text(f"<|im_start|>{role}\n")
+
+    def close(self) -> list[int]:
+        """`<|im_end|>` and the line end after it. The first id is what a policy emits to stop."""
+        return self.text("<|im_end|>\n")
+
+
+@dataclass(frozen=True)
+class Packed:
+    """One sequence: a shared prefix (segment 0) and branches (1, 2, ...) that do not see each other.
+
+    `ids` (L,), `segments` (L,), `weights` (L,): the loss weight of predicting token i from what precedes it; 0 = not
+    supervised (the first token of a sequence and of every branch border included). `screens`: images in order.
+    """
+
+    ids: NDArray[np.int64]
+    segments: NDArray[np.int64]
+    weights: NDArray[np.float32]
+    screens: tuple[Any, ...]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def pack(prefix: Sequence[int], branches: Sequence[tuple[Sequence[int], Sequence[float]]], screens: Sequence[Screen]) -> Packed:
+    """Put `branches` (ids, weights) behind `prefix`. The loss of a pack is the loss of its parts (C19)."""
+    ids = list(prefix)
+    segments = [0] * len(prefix)
+    weights = [0.0] * len(prefix)
+    for number, (branch, branch_weights) in enumerate(branches, start=1):
+        ids.extend(branch)
+        segments.extend([number] * len(branch))
+        weights.extend(branch_weights)
+    if weights:
+        weights[0] = 0.0
+    return Packed(np.array(ids, np.int64), np.array(segments, np.int64), np.array(weights, np.float32), tuple(screens))
+
+
+@dataclass
+class Batch:
+    """Tensors of a batch; `rows`/`columns`/`targets`/`weights` list the supervised predictions."""
+
+    ids: torch.Tensor
+    positions: torch.Tensor
+    mask: torch.Tensor
+    patches: torch.Tensor | None
+    sizes: list[tuple[int, int]]
+    rows: torch.Tensor
+    columns: torch.Tensor
+    targets: torch.Tensor
+    weights: torch.Tensor
+
+
+def packed_positions(packed: Packed, image_id: int, sizes: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
+    """(3, L): every branch starts again where the prefix ends."""
+    prefix = int((packed.segments == 0).sum())
+    out = np.empty((3, len(packed)), np.int64)
+    out[:, :prefix] = rope_positions(packed.ids[:prefix], image_id, sizes)
+    start = int(out[:, :prefix].max()) + 1 if prefix else 0
+    branch = packed.segments[prefix:]
+    if len(branch):
+        borders = np.flatnonzero(np.diff(branch, prepend=-1))
+        offsets = np.arange(len(branch)) - np.repeat(borders, np.diff(np.append(borders, len(branch))))
+        out[:, prefix:] = start + offsets
+    return out
+
+
+def collate(policy: Policy, items: Sequence[Packed]) -> Batch:
+    """Pad on the right. Mask (B, 1, L, L): causal, own branch and prefix only, no padding."""
+    import torch
+
+    length = max(len(item) for item in items)
+    count = len(items)
+    ids = np.full((count, length), policy.pad_id, np.int64)
+    positions = np.zeros((3, count, length), np.int64)
+    segments = np.full((count, length), -1, np.int64)
+    weights = np.zeros((count, length), np.float32)
+    patches, sizes = [], []
+    for b, item in enumerate(items):
+        n = len(item)
+        own = [policy.grid.tokens(*screen.shape[:2]) for screen in item.screens]
+        ids[b, :n], segments[b, :n], weights[b, :n] = item.ids, item.segments, item.weights
+        positions[:, b, :n] = packed_positions(item, policy.image_id, own)
+        patches.extend(policy.grid.patches(screen) for screen in item.screens)
+        sizes.extend(own)
+    allowed = (segments[:, None, :] == 0) | (segments[:, None, :] == segments[:, :, None])
+    allowed &= np.tril(np.ones((length, length), np.bool_))[None]
+    # A padded query sees itself only: a row without any key would give NaN.
+    allowed |= np.eye(length, dtype=np.bool_)[None]
+    rows, columns = np.nonzero(weights)
+    return Batch(
+        ids=torch.from_numpy(ids),
+        positions=torch.from_numpy(positions),
+        mask=torch.from_numpy(allowed[:, None]),
+        patches=torch.from_numpy(np.concatenate(patches)) if patches else None,
+        sizes=sizes,
+        rows=torch.from_numpy(rows),
+        columns=torch.from_numpy(predecessors(segments, rows, columns)),
+        targets=torch.from_numpy(ids[rows, columns]),
+        weights=torch.from_numpy(weights[rows, columns]),
+    )
+
+
+def predecessors(segments: NDArray[np.int64], rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The column whose hidden state predicts (row, column): the one before, or the prefix's last for a branch's first."""
+    before = columns - 1
+    border = segments[rows, before] != segments[rows, columns]
+    prefix_last = (segments == 0).sum(axis=1) - 1
+    return np.where(border, prefix_last[rows], before)
+
+
+def token_losses(policy: Policy, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    """(n,) negative log-likelihoods of the supervised tokens, and the (B, L, hidden) states."""
+    import torch.nn.functional as F
+
+    features = policy.image_features(batch.patches, batch.sizes) if batch.patches is not None else None
+    hidden = policy.hidden(batch.ids, batch.positions, batch.mask, features)
+    logits = policy.logits(hidden[batch.rows, batch.columns])
+    return F.cross_entropy(logits, batch.targets, reduction="none"), hidden
