@@ -1,0 +1,1 @@
+"""Where actions happen: the desktops, the shell, and what keeps them inside their directory."""
