@@ -66,7 +66,7 @@ INSTRUCTION_WORDS = tuple(
     "value it its this fill put write add enter send tick then paste clipboard into save file called named new give "
     "remove get rid all every files ending create folder inside note saying content line word words number count how "
     "many sort order by column total under below cell read which first last two both join lines together one after "
-    "another store result contain replace empty take out store rows document so be should like help me "
+    "another store result contain replace empty take out store rows document so folders be should like help me "
     "need has have there form same".split()
 )
 

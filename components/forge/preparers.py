@@ -1,0 +1,203 @@
+"""Shared preparers: what a setup step puts into the episode's directory.
+
+A preparer is a pure function `args -> Made` (files, folders and state files as values), so the same steps tell the
+verifier what was there at the start without keeping a second copy. `prepare(task, root)` writes them:
+
+    root/home           real files; what the Files app lists and the shell sees
+    root/state/*.json   private state of the apps (prefs, forms, clipboard, what is open); the shell never sees it
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from components.contracts.errors import TaskError
+from components.contracts.task import SetupStep, Task
+
+Rows = list[list[str]]
+HOME, STATE = "home", "state"
+
+
+@dataclass
+class Made:
+    """What setup makes. `files`: path in home -> bytes; `sheets`: path of an .xlsx -> rows; `state`: name -> JSON."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    sheets: dict[str, Rows] = field(default_factory=dict)
+    folders: set[str] = field(default_factory=set)
+    state: dict[str, Any] = field(default_factory=dict)
+
+    def paths(self) -> set[str]:
+        return {*self.files, *self.sheets, *self.folders}
+
+
+def csv_bytes(rows: Rows) -> bytes:
+    """Minimal quoting, "\\n" line ends."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode()
+
+
+def csv_rows(data: bytes) -> Rows:
+    return list(csv.reader(io.StringIO(data.decode())))
+
+
+def _text_file(path: str, text: str) -> Made:
+    return Made(files={path: text.encode()})
+
+
+def _sheet_file(path: str, rows: Rows) -> Made:
+    rows = [[str(v) for v in row] for row in rows]
+    return Made(sheets={path: rows}) if path.endswith(".xlsx") else Made(files={path: csv_bytes(rows)})
+
+
+def _folder(path: str) -> Made:
+    return Made(folders={path})
+
+
+def _prefs(order: list[str], checks: dict[str, bool], volume: int, menu: dict[str, Any]) -> Made:
+    """`order` is the order of the checkboxes on the screen: a task file sorts its keys."""
+    values = {**{label: checks[label] for label in order}, "volume": volume, menu["label"]: menu["value"]}
+    return Made(state={"prefs": {"values": values, "options": {menu["label"]: menu["options"]}}})
+
+
+def _form(name: str, fields: list[dict[str, Any]]) -> Made:
+    return Made(state={"forms": {"name": name, "fields": fields, "records": []}})
+
+
+def _clipboard(text: str) -> Made:
+    return Made(state={"clipboard": {"text": text}})
+
+
+def _open_app(app: str, file: str | None = None) -> Made:
+    return Made(state={"open": {"app": app, "file": file}})
+
+
+PREPARERS: dict[str, Callable[..., Made]] = {
+    "text_file": _text_file,
+    "sheet_file": _sheet_file,
+    "folder": _folder,
+    "prefs": _prefs,
+    "form": _form,
+    "clipboard": _clipboard,
+    "open_app": _open_app,
+}
+
+
+def made_by(setup: tuple[SetupStep, ...]) -> Made:
+    """All steps together. Two steps that write the same path, an unknown preparer or bad arguments are a `TaskError`."""
+    total = Made()
+    for step in setup:
+        try:
+            made = PREPARERS[step.preparer](**step.args)
+        except KeyError:
+            raise TaskError(
+                f"unknown preparer {step.preparer!r}", where="setup", remedy=f"one of {sorted(PREPARERS)}"
+            ) from None
+        except (TypeError, ValueError, AttributeError) as error:
+            raise TaskError(f"preparer {step.preparer!r} refused its arguments: {error}", where="setup") from error
+        clash = (total.paths() & made.paths()) | (set(total.state) & set(made.state))
+        if clash:
+            raise TaskError(f"two setup steps make {sorted(clash)}", where="setup", remedy="name each path once")
+        total.files |= made.files
+        total.sheets |= made.sheets
+        total.folders |= made.folders
+        total.state |= made.state
+    for path in total.paths():
+        if path.startswith(("/", ".")) or ".." in path.split("/"):
+            raise TaskError(f"setup path {path!r} leaves the home directory", where="setup")
+    return total
+
+
+def _empty(folder: Path) -> None:
+    """Remove what is in `folder` but not the folder itself: a shell may stand in it. Links are removed, not followed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with os.scandir(folder) as entries:
+        for entry in list(entries):
+            if entry.is_dir(follow_symlinks=False):
+                _force_remove(entry.path)
+            else:
+                os.unlink(entry.path)
+
+
+def _force_remove(path: str) -> None:
+    """Remove a tree even when an agent took its own write permission away."""
+    os.chmod(path, stat.S_IRWXU)
+    with os.scandir(path) as entries:
+        for entry in list(entries):
+            if entry.is_dir(follow_symlinks=False):
+                _force_remove(entry.path)
+            else:
+                os.unlink(entry.path)
+    os.rmdir(path)
+
+
+def write_xlsx(path: Path, rows: Rows) -> None:
+    """One worksheet; numbers as numbers. Loads openpyxl on first use."""
+    from openpyxl import Workbook
+
+    book = Workbook()
+    page = book.active
+    assert page is not None
+    for row in rows:
+        page.append([int(v) if v.lstrip("-").isdigit() else v for v in row])
+    book.save(path)
+
+
+def read_xlsx(data: bytes) -> Rows:
+    """Cell values as text, "" for an empty cell; trailing empty cells and rows are dropped."""
+    from openpyxl import load_workbook
+
+    book = load_workbook(io.BytesIO(data), read_only=False, data_only=True)
+    page = book.active
+    if page is None:
+        return []
+    return trimmed([[_as_text(v) for v in row] for row in page.iter_rows(values_only=True)])
+
+
+def _as_text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def trimmed(rows: Rows) -> Rows:
+    """Rows without trailing empty cells and without trailing empty rows."""
+    out = []
+    for row in rows:
+        end = len(row)
+        while end and row[end - 1] == "":
+            end -= 1
+        out.append(row[:end])
+    while out and not out[-1]:
+        out.pop()
+    return out
+
+
+def prepare(task: Task, root: Path) -> None:
+    """Make `root/home` and `root/state` for a task. Whatever an earlier episode left there goes first."""
+    made = made_by(task.setup)
+    home, state = root / HOME, root / STATE
+    _empty(home)
+    _empty(state)
+    for folder in sorted(made.folders):
+        (home / folder).mkdir(parents=True, exist_ok=True)
+    for path in [*made.files, *made.sheets]:
+        if "/" in path:
+            (home / path).parent.mkdir(parents=True, exist_ok=True)
+    for path, data in made.files.items():
+        (home / path).write_bytes(data)
+    for path, rows in made.sheets.items():
+        write_xlsx(home / path, rows)
+    for name, value in made.state.items():
+        (state / f"{name}.json").write_text(json.dumps(value))
