@@ -39,12 +39,18 @@ class Theme:
 
 
 THEMES: tuple[Theme, ...] = (
-    Theme("ocean", (38, 96, 140), (52, 118, 160), (236, 240, 244), (28, 70, 110), (255, 255, 255), (210, 220, 230), (20, 24, 32), (30, 110, 220)),
-    Theme("moss", (72, 110, 70), (88, 128, 84), (240, 242, 232), (52, 84, 50), (255, 255, 255), (216, 224, 204), (24, 30, 22), (200, 110, 20)),
-    Theme("plum", (96, 62, 110), (112, 78, 128), (242, 236, 244), (70, 42, 84), (255, 255, 255), (222, 210, 228), (32, 20, 36), (190, 40, 120)),
-    Theme("sand", (190, 160, 112), (204, 176, 130), (250, 246, 236), (140, 104, 56), (255, 255, 255), (232, 222, 200), (40, 30, 18), (20, 120, 110)),
-    Theme("slate", (70, 78, 90), (84, 92, 106), (226, 230, 236), (48, 54, 66), (240, 244, 250), (200, 206, 216), (18, 20, 26), (230, 80, 60)),
-    Theme("night", (24, 28, 44), (34, 40, 60), (52, 58, 76), (16, 18, 30), (230, 236, 250), (74, 82, 104), (236, 240, 250), (90, 160, 255)),
+    Theme("ocean", (38, 96, 140), (52, 118, 160), (236, 240, 244), (28, 70, 110),
+          (255, 255, 255), (210, 220, 230), (20, 24, 32), (30, 110, 220)),
+    Theme("moss", (72, 110, 70), (88, 128, 84), (240, 242, 232), (52, 84, 50),
+          (255, 255, 255), (216, 224, 204), (24, 30, 22), (200, 110, 20)),
+    Theme("plum", (96, 62, 110), (112, 78, 128), (242, 236, 244), (70, 42, 84),
+          (255, 255, 255), (222, 210, 228), (32, 20, 36), (190, 40, 120)),
+    Theme("sand", (190, 160, 112), (204, 176, 130), (250, 246, 236), (140, 104, 56),
+          (255, 255, 255), (232, 222, 200), (40, 30, 18), (20, 120, 110)),
+    Theme("slate", (70, 78, 90), (84, 92, 106), (226, 230, 236), (48, 54, 66),
+          (240, 244, 250), (200, 206, 216), (18, 20, 26), (230, 80, 60)),
+    Theme("night", (24, 28, 44), (34, 40, 60), (52, 58, 76), (16, 18, 30),
+          (230, 236, 250), (74, 82, 104), (236, 240, 250), (90, 160, 255)),
 )  # fmt: skip
 
 _ON: Colour = (40, 170, 70)
@@ -52,14 +58,14 @@ _WHITE: Colour = (255, 255, 255)
 
 
 @cache
-def _shade(colour: Colour, delta: int) -> Colour:
+def shade(colour: Colour, delta: int) -> Colour:
     r, g, b = (max(0, min(255, v + delta)) for v in colour)
     return r, g, b
 
 
 @lru_cache(maxsize=1024)
 def _paint(colour: Colour, width: int) -> NDArray[np.uint8]:
-    """(width, 3) pixels of one colour. Copying a run of pixels is a memcpy a row; repeating one pixel is a slow loop."""
+    """(width, 3) pixels of one colour: copying a run is one memcpy a row, repeating one pixel is a slow loop."""
     run = np.empty((width, 3), dtype=np.uint8)
     run[:] = colour
     run.setflags(write=False)
@@ -84,6 +90,13 @@ class Canvas:
         self.theme = theme
         self.pixels: NDArray[np.uint8] = _wallpaper(theme, width, height).copy()
 
+    @classmethod
+    def over(cls, theme: Theme, pixels: NDArray[np.uint8]) -> Canvas:
+        """A canvas that starts as a copy of a picture."""
+        canvas = cls.__new__(cls)
+        canvas.theme, canvas.pixels = theme, pixels.copy()
+        return canvas
+
     def rect(self, box: Box, colour: Colour) -> None:
         x0, y0, x1, y1 = box
         target = self.pixels[max(0, y0) : max(0, y1), max(0, x0) : max(0, x1)]
@@ -95,6 +108,14 @@ class Canvas:
         self.rect(box, colour)
         if fill is not None:
             self.rect((x0 + 1, y0 + 1, x1 - 1, y1 - 1), fill)
+
+    def edges(self, box: Box, colour: Colour) -> None:
+        """A one-pixel border around what is already drawn."""
+        x0, y0, x1, y1 = box
+        self.rect((x0, y0, x1, y0 + 1), colour)
+        self.rect((x0, y1 - 1, x1, y1), colour)
+        self.rect((x0, y0, x0 + 1, y1), colour)
+        self.rect((x1 - 1, y0, x1, y1), colour)
 
     def text(self, x: int, y: int, text: str, fg: Colour, bg: Colour, width: int | None = None) -> int:
         """One line in a 16 px high cell; cut to `width` px. Returns the drawn width in px."""
@@ -113,8 +134,8 @@ class Canvas:
         t = self.theme
         box = (x, y, x + CELL_W * (len(label) + 1), y + BOX_H)
         face = t.accent if hot else t.face
-        self.frame(box, _shade(t.face, -90), face)
-        self.rect((x + 1, y + 1, box[2] - 1, y + 2), _shade(face, 36))
+        self.frame(box, shade(t.face, -90), face)
+        self.rect((x + 1, y + 1, box[2] - 1, y + 2), shade(face, 36))
         self.text(x + 4, y + 2, label, _WHITE if hot else t.ink, face)
         return Element(kind, label, box)
 
@@ -128,14 +149,16 @@ class Canvas:
         self.text(x + 24, y + 2, label, t.ink, t.panel)
         return Element("checkbox", label, (x, y, x + 24 + CELL_W * len(label), y + BOX_H), "on" if on else "off")
 
-    def field(self, x: int, y: int, label: str, value: str, width: int, focus: bool = False, bare: bool = False) -> Element:
+    def field(
+        self, x: int, y: int, label: str, value: str, width: int, focus: bool = False, bare: bool = False
+    ) -> Element:
         """A label and a text box behind it. The box is what is clicked. The end of a long value is shown."""
         t = self.theme
         if not bare:
             self.text(x, y + 2, label, t.ink, t.panel)
             x += CELL_W * (len(label) + 1)
         box = (x, y, x + width, y + BOX_H)
-        self.frame(box, t.accent if focus else _shade(t.face, -90), _WHITE)
+        self.frame(box, t.accent if focus else shade(t.face, -90), _WHITE)
         if focus:
             self.frame((x + 1, y + 1, x + width - 1, y + BOX_H - 1), t.accent, _WHITE)
         room = (width - 8) // CELL_W
@@ -164,7 +187,7 @@ class Canvas:
     def item(self, x: int, y: int, label: str, width: int, *, kind: str = "item", selected: bool = False) -> Element:
         """A line of an open menu or drop-down."""
         t = self.theme
-        back = t.accent if selected else _shade(t.panel, 12)
+        back = t.accent if selected else shade(t.panel, 12)
         self.rect((x, y, x + width, y + BOX_H), back)
         self.text(x + 8, y + 2, label, _WHITE if selected else t.ink, back, width - 8)
         return Element(kind, label, (x, y, x + width, y + BOX_H), "selected" if selected else "")
@@ -181,7 +204,7 @@ class Canvas:
     def head(self, x: int, y: int, text: str, width: int, height: int) -> Element:
         """A column head (48x16, a letter) or a row head (16x32, a number) of a sheet."""
         t = self.theme
-        self.frame((x, y, x + width, y + height), _shade(t.face, -40), t.face)
+        self.frame((x, y, x + width, y + height), shade(t.face, -40), t.face)
         self.text(x + (width - CELL_W * len(text)) // 16 * 8 if width > HALF else x + 4, y if height == HALF else y + 3, text, t.ink, t.face)
         return Element("head", text, (x, y, x + width, y + height))
 
@@ -195,10 +218,26 @@ class Canvas:
         self.text(x + 4, y + 16, label, _WHITE, back, 44)
         return Element("icon", label, (x, y, x + 48, y + ROW), "active" if active else "")
 
+    def page(
+        self, box: Box, lines: list[str], chars: int, *, focus: bool, selected: bool = False, caret: bool = True
+    ) -> None:
+        """Lined paper with a line of text every 32 px; the caret stands behind the last line."""
+        x0, y0, x1, y1 = box
+        self.frame(box, self.theme.accent if focus else shade(self.theme.face, -90), _WHITE)
+        for y in range(y0 + 24, y1 - 2, ROW):
+            self.rect((x0 + 4, y, x1 - 4, y + 1), (214, 224, 238))
+        fg, bg = (_WHITE, self.theme.accent) if selected else ((20, 20, 24), _WHITE)
+        drawn = 0
+        for i, line in enumerate(lines):
+            drawn = self.text(x0 + 4, y0 + ROW * i + 2, line[:chars], fg, bg)
+        if focus and caret:
+            y = y0 + ROW * max(0, len(lines) - 1)
+            self.rect((min(x0 + 4 + drawn, x1 - 3), y + 4, min(x0 + 6 + drawn, x1 - 1), y + 16), (20, 20, 24))
+
     def slider(self, x: int, y: int, label: str, value: int, width: int) -> tuple[Element, Element]:
         """A track with a square handle; `value` in percent. Returns (track, handle)."""
         t = self.theme
-        self.rect((x, y + 7, x + width, y + 11), _shade(t.face, -60))
+        self.rect((x, y + 7, x + width, y + 11), shade(t.face, -60))
         hx = x + (width - 12) * value // 100
         self.rect((x, y + 7, hx, y + 11), t.accent)
         self.frame((hx, y, hx + 12, y + BOX_H), t.ink, t.accent)
@@ -212,7 +251,7 @@ class Canvas:
         """Window title and close box. Returns (title, close)."""
         t = self.theme
         x0, y0, x1, _ = box
-        back = t.title if active else _shade(t.title, 60)
+        back = t.title if active else shade(t.title, 60)
         self.rect((x0, y0, x1, y0 + HALF), back)
         self.text(x0 + 8, y0, label, t.title_fg, back, x1 - x0 - 32)
         self.frame((x1 - 15, y0 + 2, x1 - 3, y0 + 14), t.title_fg, (208, 60, 56))
