@@ -247,30 +247,31 @@ def _ends_torn(path: Path) -> bool:
         return handle.read(1) != b"\n"
 
 
-def read_events(path: Path, offset: int = 0) -> Tail:
-    """Whole records from byte `offset` on. A torn last line is left for later; a broken line is skipped and counted."""
-    try:
-        with path.open("rb") as handle:
-            handle.seek(offset)
-            data = handle.read()
-    except FileNotFoundError:
-        return Tail([], offset, 0)
-    whole = data.rfind(b"\n") + 1
+def read_events(path: Path, offset: int = 0, limit: int = 0) -> Tail:
+    """Whole records from byte `offset` on, `limit` at most (0 = all of them).
+
+    A torn last line is left for later; a broken line is skipped and counted. A missing file has no records.
+    """
     events: list[Event] = []
     damaged = 0
-    for line in data[:whole].split(b"\n"):
-        if not line.strip():
-            continue
-        try:
-            event = json.loads(line)
-        except ValueError:
-            damaged += 1
-            continue
-        if isinstance(event, dict) and "k" in event:
-            events.append(event)
-        else:
-            damaged += 1
-    return Tail(events, offset + whole, damaged)
+    try:
+        handle = path.open("rb")
+    except FileNotFoundError:
+        return Tail([], offset, 0)
+    with handle:
+        handle.seek(offset)
+        while (not limit or len(events) < limit) and (line := handle.readline()).endswith(b"\n"):
+            offset += len(line)
+            try:
+                event = json.loads(line) if line.strip() else None
+            except ValueError:
+                damaged += 1
+                continue
+            if isinstance(event, dict) and "k" in event:
+                events.append(event)
+            elif event is not None:
+                damaged += 1
+    return Tail(events, offset, damaged)
 
 
 def start_of(events: Iterable[Event]) -> Event:

@@ -1,0 +1,77 @@
+"""`python -m components.tracking.ship RUN_DIR`: send a run's spools to MLflow, once or as long as the run goes on."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from components.tracking.mlflow_sink import MlflowShipper, Shipped, drain
+
+INTERVAL = 2.0
+SLOWEST = 30.0
+"""Seconds between two tries while the server does not answer, at most."""
+
+
+def follow(
+    run_dir: Path, tracking_uri: str | None, stop: threading.Event, over: Callable[[], bool], interval: float = INTERVAL
+) -> Shipped:
+    """Send until `stop` is set or `over()` is true, then a last time as final."""
+    shipper = MlflowShipper(run_dir, tracking_uri)
+    pause = interval
+    while not stop.wait(pause) and not over():
+        # A refusing server is asked less and less often; the spool can wait.
+        pause = min(pause * 2, SLOWEST) if shipper.pump().error else interval
+    return drain(run_dir, tracking_uri, final=True)
+
+
+def spawn(run_dir: Path, tracking_uri: str | None = None) -> subprocess.Popen[bytes]:
+    """A low-priority process that follows the run. End it with `terminate()` and `wait()`: it sends the rest first.
+
+    It also ends by itself when the caller dies. Its messages go to `<run_dir>/ship.log`.
+    """
+    command = [sys.executable, "-m", "components.tracking.ship", str(run_dir), "--follow"]
+    if tracking_uri:
+        command += ["--uri", tracking_uri]
+    run_dir.mkdir(parents=True, exist_ok=True)
+    root = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+    with (run_dir / "ship.log").open("ab") as log:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": path},
+            start_new_session=True,
+        )  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m components.tracking.ship", description=__doc__)
+    parser.add_argument("run_dir", type=Path, help="folder of the run, holding run.json and spool/")
+    parser.add_argument("--uri", default=None, help="MLflow tracking URI (default: MLFLOW_TRACKING_URI, else SQLite)")
+    parser.add_argument("--follow", action="store_true", help="go on until the parent process ends or SIGTERM comes")
+    parser.add_argument("--running", action="store_true", help="the run goes on: do not mark open stages as killed")
+    options = parser.parse_args(arguments)
+    if not options.run_dir.is_dir():
+        parser.error(f"{options.run_dir}: no such folder; name the folder of a run")
+    if options.follow:
+        os.nice(10)
+        stop = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
+        parent = os.getppid()
+        result = follow(options.run_dir, options.uri, stop, lambda: os.getppid() != parent)
+    else:
+        result = drain(options.run_dir, options.uri, final=not options.running)
+    if result.error:
+        print(f"{result.records} records sent, the rest stays in the spool: {result.error}", file=sys.stderr)
+        return 1
+    print(f"{result.records} records sent")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
