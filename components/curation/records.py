@@ -87,7 +87,11 @@ def check_record(
         for part in parts:
             if isinstance(part, str):
                 _refuse_special(part, role, special_tokens, number)
-    if "images" in record and not images and not any(_opens_with_marker(p) for _, parts in drafts for p in parts):
+    if (
+        record.get("images") is not None
+        and not images
+        and not any(_opens_with_marker(p) for _, parts in drafts for p in parts)
+    ):
         # the record says it has no picture, and no message opens with one: `<image>` is a word of the text here
         return ChatRecord(tuple(Message(role, _literal(parts)) for role, parts in drafts), images)
     return _place(drafts, images, number)

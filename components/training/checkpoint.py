@@ -19,11 +19,11 @@ from typing import Any
 
 from components.contracts.digests import canonical_json, digest_bytes, digest_file
 from components.contracts.errors import CheckpointError
-from components.training.tensor_state import load_state, require_safetensors, safetensors_check, save_state
+from components.training.tensor_state import load_state, safetensors_check, safetensors_report, save_state
 
 __all__ = [
     "STABLE", "Checkpoint", "atomic_dir", "atomic_write", "free_space_check", "latest", "load", "load_state",
-    "require_safetensors", "require_same", "safetensors_check", "save", "save_state",
+    "require_same", "safetensors_check", "safetensors_report", "save", "save_state",
 ]  # fmt: skip
 
 STABLE = "STABLE"

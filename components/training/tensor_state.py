@@ -41,7 +41,7 @@ class SafetensorsReport:
     tensors: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 
-def safetensors_check(path: Path) -> SafetensorsReport:
+def safetensors_report(path: Path) -> SafetensorsReport:
     """Check a weight file by its header and length alone; reads no tensor data and never trusts a stated length.
 
     Layout: 8 bytes little-endian header length, JSON header, then the tensors end to end without gaps.
@@ -108,9 +108,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def require_safetensors(path: Path) -> dict[str, tuple[int, ...]]:
-    """`safetensors_check` that raises CheckpointError naming the file."""
-    report = safetensors_check(path)
+def safetensors_check(path: Path) -> dict[str, tuple[int, ...]]:
+    """`safetensors_report` that raises CheckpointError naming the file."""
+    report = safetensors_report(path)
     if not report.accept:
         raise CheckpointError(
             f"{report.error}: {report.detail or 'not usable'}",
@@ -217,7 +217,7 @@ def load_state(
     record = json.loads((folder / _STATE).read_text())
     needed = [_OPTIMIZER] + [_MODEL] * (model is not None) + [_RNG] * bool(record["rng"])
     for name in needed:
-        require_safetensors(folder / name)
+        safetensors_check(folder / name)
     loose = load_file(folder / _OPTIMIZER)
     if optimizer is not None and record["optimizer"] is None:
         raise CheckpointError("no optimizer state was saved", where=str(folder), remedy="resume with weights only")
