@@ -205,7 +205,8 @@ class Canvas:
         """A column head (48x16, a letter) or a row head (16x32, a number) of a sheet."""
         t = self.theme
         self.frame((x, y, x + width, y + height), shade(t.face, -40), t.face)
-        self.text(x + (width - CELL_W * len(text)) // 16 * 8 if width > HALF else x + 4, y if height == HALF else y + 3, text, t.ink, t.face)
+        dx = (width - CELL_W * len(text)) // 16 * 8 if width > HALF else 4
+        self.text(x + dx, y if height == HALF else y + 3, text, t.ink, t.face)
         return Element("head", text, (x, y, x + width, y + height))
 
     def icon(self, x: int, y: int, label: str, *, active: bool = False) -> Element:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from components.contracts.desktop import Element
 from components.sandbox.minidesk.app import MARGIN, ROW, TOP, App, Clip, Desk, moved_path
 from components.sandbox.minidesk.draw import Canvas
-from components.sandbox.minidesk.overlays import Dialog, Menu, wrap_words
+from components.sandbox.minidesk.naming import ask_name
+from components.sandbox.minidesk.overlays import Menu, wrap_words
 from components.sandbox.minidesk.pane import Spot
 from components.sandbox.minidesk.store import MAX_BYTES, Parts, Refused, decode, encode
 
@@ -164,21 +164,8 @@ class Notes(App):
         if self.path:
             self._write(self.path)
         else:
-            self.desk.show(Dialog("save", "save as", ("ok", "cancel"), self._name, field="name"))
+            ask_name(self.desk, ".txt", self._write)
         return True
-
-    def _name(self, button: str, name: str) -> None:
-        if button != "ok":
-            return
-        path = (name if "." in name else name + ".txt",)
-        if self.desk.home.exists(path):
-            self.desk.show(Dialog("replace", f"replace {path[0]}?", ("yes", "no"), partial(self._replace, path)))
-        else:
-            self._write(path)
-
-    def _replace(self, path: Parts, button: str, _text: str) -> None:
-        if button == "yes":
-            self._write(path)
 
     def _write(self, path: Parts) -> None:
         try:

@@ -9,22 +9,24 @@ from components.contracts.calls import ComputerUse
 from components.sandbox.minidesk.app import App, Clip, moved_path
 from components.sandbox.minidesk.draw import HALF, HEIGHT, ROW, THEMES, WIDTH
 from components.sandbox.minidesk.files import Files
+from components.sandbox.minidesk.forms import Forms
 from components.sandbox.minidesk.keys import Chord, chord
 from components.sandbox.minidesk.looks import looks
 from components.sandbox.minidesk.notes import Notes
 from components.sandbox.minidesk.overlays import Dialog, Menu, Overlay
 from components.sandbox.minidesk.prefs import Prefs
+from components.sandbox.minidesk.sheet import Sheet
 from components.sandbox.minidesk.store import Home, Parts, Refused, read_state, write_state
 
-DESK_FILE = "desk.json"
-"""Optional, written by a preparer: `{"open": ["notes", "notes:music/a.txt", ...]}`, the last one on top."""
+OPEN_FILE = "open.json"
+"""Optional, written by a preparer: `{"app": "notes", "file": "music/a.txt"}`; it replaces the looks' open app."""
 CLIP_FILE = "clipboard.json"
 ICON_W = 48
 SCROLL_PIXELS = 100
 TOAST_STEPS = 3
 """Actions after which a toast goes away by itself; `wait` ends it at once."""
 
-KINDS: dict[str, type[App]] = {"files": Files, "notes": Notes, "prefs": Prefs}
+KINDS: dict[str, type[App]] = {"files": Files, "sheet": Sheet, "notes": Notes, "prefs": Prefs, "forms": Forms}
 OPENERS = {"txt": "notes", "log": "notes", "md": "notes", "csv": "sheet", "xlsx": "sheet"}
 
 Point = tuple[int, int]
@@ -48,12 +50,10 @@ class Session:
         self.toast_text = ""
         self._toast_left = 0
         self._clip = self._read_clip()
-        wanted = read_state(state_dir / DESK_FILE).get("open")
-        opens = [o for o in wanted if isinstance(o, str)] if isinstance(wanted, list) else [self.looks.opened]
-        for name in opens:
-            app, _, path = name.partition(":")
-            if app in KINDS:
-                self.open_app(app, tuple(p for p in path.split("/") if p))
+        wanted = read_state(state_dir / OPEN_FILE)
+        app = wanted.get("app", self.looks.opened)
+        if app in KINDS:
+            self.open_app(app, tuple(p for p in str(wanted.get("file") or "").split("/") if p))
 
     def close(self) -> None:
         self.home.close()
@@ -77,7 +77,7 @@ class Session:
     def _read_clip(self) -> Clip:
         stored = read_state(self.state_dir / CLIP_FILE)
         kind, text, path = stored.get("kind"), stored.get("text"), stored.get("path")
-        if kind == "text" and isinstance(text, str):
+        if kind in ("text", None) and isinstance(text, str):
             return Clip("text", text)
         if kind == "file" and isinstance(path, list) and path and all(isinstance(p, str) for p in path):
             return Clip("file", path=tuple(path))
