@@ -151,6 +151,24 @@ class ScreenSpace:
         return out
 
 
+def point_in_box(
+    box: tuple[int, int, int, int], step: int, size: tuple[int, int], extent: int = 1000
+) -> tuple[int, int]:
+    """The point of the grid (multiples of `step` of `extent` on both axes) inside `box`, nearest to its centre.
+
+    `box` is x0, y0, x1, y1 in pixels of a screen of `size`, ends exclusive. A box so thin that no grid value falls inside
+    gets the nearest one. Teachers, grounding data and base data aim with this one rule.
+    """
+    return _grid_value(box[0], box[2], step, size[0], extent), _grid_value(box[1], box[3], step, size[1], extent)
+
+
+def _grid_value(low: int, high: int, step: int, size: int, extent: int) -> int:
+    centre = (low + high - 1) / 2
+    values = range(0, extent + 1, step)
+    inside = [v for v in values if low <= min(size - 1, int(v * size / extent + 0.5)) < high]
+    return min(inside or values, key=lambda v: (abs(v * size / extent - centre), v))
+
+
 def to_screen(
     point: Any,
     space: CoordSpace | None,

@@ -11,6 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from components.contracts.coords import point_in_box
 from components.contracts.desktop import Box, Element
 from components.sandbox.minidesk.draw import HEIGHT, WIDTH
 from components.sandbox.minidesk.synth import SynthScreen, SynthWords
@@ -23,18 +24,8 @@ FILE_EXTENSIONS = (".txt", ".log", ".csv", ".md", ".xlsx")
 
 
 def grid_point(box: Box, step: int = COORD_STEP, size: tuple[int, int] = (WIDTH, HEIGHT)) -> tuple[int, int]:
-    """The point of the normalised grid (multiples of `step` of 1000) that lies inside `box`, nearest to its centre.
-
-    Where no grid value falls inside (a very thin box) the nearest one is taken.
-    """
-    return _axis(box[0], box[2], step, size[0]), _axis(box[1], box[3], step, size[1])
-
-
-def _axis(low: int, high: int, step: int, extent: int) -> int:
-    centre = (low + high - 1) / 2
-    values = range(0, 1001, step)
-    inside = [v for v in values if low <= min(extent - 1, int(v * extent / 1000 + 0.5)) < high]
-    return min(inside or values, key=lambda v: (abs(v * extent / 1000 - centre), v))
+    """`point_in_box` on this screen."""
+    return point_in_box(box, step, size)
 
 
 @dataclass(frozen=True)
