@@ -19,8 +19,9 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -28,6 +29,7 @@ from components.contracts.errors import SandboxError
 
 Confinement = Literal["bwrap", "userns", "none"]
 
+ARGS_FD = "ARGS_FD"
 INSIDE_HOME = "/home/user"
 INSIDE_GUEST = "/opt/guest"
 INSIDE_SITE = "/opt/site"
@@ -46,6 +48,7 @@ _SHELL = Path(__file__).resolve().parent / "shell"
 _ETC = _SHELL / "etc"
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _HOST_ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d")
+_SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 _SYSTEM_DIRS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 
 
@@ -82,14 +85,31 @@ class Launch:
     """How to start the guest's first process: arguments, environment, and directory on the host (None = leave)."""
 
     argv: list[str]
+    """The word `ARGS_FD` in it stands for the number of a descriptor with `hidden`."""
     env: dict[str, str]
     cwd: str | None
     home: str
     """The home as the guest names it."""
-    limit_processes: bool
+    limit_processes: bool = True
     """Whether `ulimit -u` means this session only (False when unconfined: it would count the user's others too)."""
-    owner: int | None = field(default=None)
+    owner: int | None = None
     """Host uid that must own the home's files; None = whoever starts the guest."""
+    hidden: bytes = b""
+    """Arguments with paths of the host, kept out of the command line that the guest's `ps` shows."""
+
+    @contextmanager
+    def arguments(self) -> Iterator[tuple[list[str], tuple[int, ...]]]:
+        """(argv, descriptors to pass on), valid inside the `with` block."""
+        if not self.hidden:
+            yield self.argv, ()
+            return
+        end, filled = os.pipe2(os.O_CLOEXEC)
+        try:
+            with os.fdopen(filled, "wb") as file:
+                file.write(self.hidden)
+            yield [str(end) if word == ARGS_FD else word for word in self.argv], (end,)
+        finally:
+            os.close(end)
 
 
 def host_site() -> Path | None:
@@ -99,9 +119,10 @@ def host_site() -> Path | None:
 
 
 def host_python() -> Path | None:
-    """The running interpreter's installation when it lies outside /usr, which the guest sees anyway."""
-    prefix = Path(sys.base_prefix).resolve()
-    return None if prefix.is_relative_to("/usr") else prefix
+    """The running interpreter's installation, when the system directories that the guest sees have no python3."""
+    if shutil.which("python3", path=_SYSTEM_PATH):
+        return None
+    return Path(sys.base_prefix).resolve()
 
 
 def wrap(
@@ -132,18 +153,23 @@ def wrap(
     env = _environment(INSIDE_HOME, INSIDE_GUEST if guest else None, INSIDE_SITE if site else None,
                        INSIDE_PYTHON if python else None)  # fmt: skip
     as_root = os.geteuid() == 0
-    build = _bwrap if confinement == "bwrap" else _userns
-    full = build(list(argv), home, [(path.resolve(), inside) for path, inside in binds], limits, as_root)
-    return Launch(full, env, None, INSIDE_HOME, True, GUEST_UID if as_root else None)
+    owner = GUEST_UID if as_root else None
+    binds = [(path.resolve(), inside) for path, inside in binds]
+    if confinement == "userns":
+        return Launch(_userns(list(argv), home, binds, limits, as_root), env, None, INSIDE_HOME, owner=owner)
+    options, command = _bwrap(home, binds, limits, as_root)
+    hidden = b"".join(os.fsencode(option) + b"\0" for option in options)
+    bwrap = shutil.which("bwrap") or "bwrap"
+    full = [bwrap, "--args", ARGS_FD, "--", *command, *argv]
+    return Launch(full, env, None, INSIDE_HOME, owner=owner, hidden=hidden)
 
 
 def _environment(home: str, guest: str | None, site: str | None, python: str | None) -> dict[str, str]:
     """All variables the guest gets: nothing of the host's environment passes."""
     path = [f"{guest}/bin"] if guest else []
     path += [f"{python}/bin"] if python else []
-    path += ["/usr/local/bin", "/usr/bin", "/bin"]
     env = {
-        "HOME": home, "PATH": ":".join(path), "LANG": "C.UTF-8", "TZ": "UTC", "USER": "user", "LOGNAME": "user",
+        "HOME": home, "PATH": ":".join([*path, _SYSTEM_PATH]), "LANG": "C.UTF-8", "TZ": "UTC", "USER": "user", "LOGNAME": "user",
         "SHELL": "/bin/bash", "TERM": "dumb", "PAGER": "cat", "PS1": "$ ", "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
     }  # fmt: skip
@@ -159,13 +185,14 @@ def _unconfined(
                        str(python) if python else None)  # fmt: skip
     leash = shutil.which("setpriv")
     prefix = [leash, "--pdeathsig", "KILL", "--"] if leash else []
-    return Launch([*prefix, *argv], env, str(home), str(home), False)
+    return Launch([*prefix, *argv], env, str(home), str(home), limit_processes=False)
 
 
 def _bwrap(
-    argv: list[str], home: Path, binds: list[tuple[Path, str]], limits: ShellLimits, as_root: bool
-) -> list[str]:
-    args = [shutil.which("bwrap") or "bwrap", "--die-with-parent", "--new-session", "--hostname", "desk"]
+    home: Path, binds: list[tuple[Path, str]], limits: ShellLimits, as_root: bool
+) -> tuple[list[str], list[str]]:
+    """(options, what to put before the command)."""
+    args = ["--die-with-parent", "--new-session", "--hostname", "desk"]
     args += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
     as_user = ["--unshare-user", "--uid", "1000", "--gid", "1000", "--disable-userns", "--cap-drop", "ALL"]
     if not as_root:
@@ -187,11 +214,12 @@ def _bwrap(
     args += ["--remount-ro", "/dev", "--size", str(limits.tmp_bytes), "--perms", "1777", "--tmpfs", "/tmp"]
     for path, inside in binds:
         args += ["--ro-bind", str(path), inside]
-    args += ["--bind", str(home), INSIDE_HOME, "--remount-ro", "/", "--chdir", INSIDE_HOME, "--"]
-    if as_root:
-        args += [*_drop_root(), "bwrap", "--die-with-parent", *as_user, "--dev-bind", "/", "/"]
-        args += ["--chdir", INSIDE_HOME, "--"]
-    return args + argv
+    args += ["--bind", str(home), INSIDE_HOME, "--remount-ro", "/", "--chdir", INSIDE_HOME]
+    if not as_root:
+        return args, []
+    # Inside the finished layout root becomes the guest's uid and enters the user namespace of an ordinary user's case.
+    return args, [*_drop_root(), "bwrap", "--die-with-parent", *as_user, "--dev-bind", "/", "/", "--chdir", INSIDE_HOME,
+                  "--"]  # fmt: skip
 
 
 def _system_dir(name: str) -> list[str]:
@@ -241,7 +269,7 @@ def detect() -> Probe:
         if shutil.which(tool) is None:
             refused.append(f"{kind}: {tool} is not installed")
             continue
-        problem, limited = _try(kind)
+        problem, limited = trial(kind)
         if not problem:
             note = "" if limited else "; the kernel does not apply the process limit here"
             return Probe(kind, f"{kind} works{note}", "" if limited else "run as an ordinary user", limited)
@@ -259,8 +287,9 @@ _FORK_REFUSED = 125
 """Exit status of timeout(1) when it cannot fork; bash itself would retry for half a minute."""
 
 
-def _try(kind: Confinement) -> tuple[str, bool]:
-    """(what went wrong or "", whether the process limit bit)."""
+@functools.cache
+def trial(kind: Confinement) -> tuple[str, bool]:
+    """Try one kind: (what went wrong or "", whether the process limit held)."""
     with tempfile.TemporaryDirectory(prefix="cowork-probe-") as name:
         home = Path(name)
         launch = wrap(["/bin/bash", "--norc", "--noprofile", "-c", _TRIAL], home, limits=ShellLimits(),
@@ -268,9 +297,11 @@ def _try(kind: Confinement) -> tuple[str, bool]:
         if launch.owner is not None:
             os.chown(home, launch.owner, launch.owner)
         try:
-            done = subprocess.run(
-                launch.argv, env=launch.env, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False
-            )
+            with launch.arguments() as (argv, fds):
+                done = subprocess.run(
+                    argv, env=launch.env, pass_fds=fds, stdin=subprocess.DEVNULL, capture_output=True, timeout=10,
+                    check=False,
+                )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error), False
         if not (home / "ok").exists() or done.returncode in (11, 12):

@@ -19,7 +19,7 @@ import secrets
 import shlex
 import termios
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from select import POLLIN, POLLOUT, poll
 
@@ -32,9 +32,9 @@ from components.sandbox.shell.output import CappedOutput
 _OUTPUT, _REPORT = 201, 202
 """Descriptors inside bash, out of the way of what commands use."""
 
-_TAKE_COMMAND = b"IFS= \\builtin read -r -d '' __command\n"
+_TAKE_COMMAND = b"\nIFS= \\builtin read -r -d '' __command\n"
 _RUN_AND_REPORT = f"""\
-LINENO=0; __status_is "$__status"; \\builtin eval "$__command" </dev/null >&{_OUTPUT} 2>&1 {_OUTPUT}>&- {_REPORT}>&-
+__status_is "$__status"; \\builtin eval "$__command" </dev/null >&{_OUTPUT} 2>&1 {_OUTPUT}>&- {_REPORT}>&-
 __status=$?; IFS= \\builtin read -r -d '' __token; \\builtin printf '%s %d %s\\0' "$__token" "$__status" "$PWD" >&{_REPORT}
 """.encode()
 
@@ -94,6 +94,7 @@ class ShellSession:
             site=site if site is not None else host_site(),
         )  # fmt: skip
         self._guest: spawn.Guest | None = None
+        self._script_lines = 0
         self._directory = self._launch.home
         self._ready = False
         self._closed = False
@@ -112,14 +113,26 @@ class ShellSession:
         deadline = time.monotonic() + timeout
         data = b""
         if self._launch.owner is not None:
-            adopt(self.home, self._launch.owner)
+            try:
+                adopt(self.home, self._launch.owner)
+            except OSError as error:
+                raise SandboxError(f"the home cannot be used: {error}", where=str(self.home)) from error
+        note = ""
+        if self._guest is not None and spawn.has_ended(self._guest):  # between two commands, by a background job
+            self._stop()
+            note = f"the shell had ended; this ran in a new one in {self._directory}"
         if self._guest is None:
             self._guest = spawn.start(self._launch)
             data = self._first_lines()
+            self._script_lines = data.count(b"\n")
         token = secrets.token_hex(16).encode()
         text = command.encode(errors="replace")
         data += _TAKE_COMMAND + text + b"\0" + _RUN_AND_REPORT + token + b"\0"
-        return self._exchange(self._guest, data, token, deadline, timeout)
+        first = self._script_lines + _TAKE_COMMAND.count(b"\n") + 1
+        self._script_lines = first + 1
+        result = self._exchange(self._guest, data, token, deadline, timeout)
+        output = _renumber(result.output, first, command.count("\n"))
+        return replace(result, output=_append(output, note) if note else output)
 
     def restart(self) -> None:
         """Kill the shell and all it started. The next command gets a new one, at home."""
@@ -222,6 +235,19 @@ def _result(guest: spawn.Guest, output: CappedOutput, code: int) -> ShellResult:
         size -= len(chunk)
     text, truncated = output.finish()
     return ShellResult(text, code, False, truncated)
+
+
+def _renumber(text: str, first: int, more: int) -> str:
+    """Let bash's messages count lines of the command rather than of the session's script.
+
+    `first` is the script's line that runs the command, `more` the newlines in it. Other numbers are left alone.
+    """
+
+    def line(match: re.Match[str]) -> str:
+        number = int(match[2]) - first + 1
+        return f"{match[1]}{number}: " if 1 <= number <= more + 2 else match[0]
+
+    return re.sub(r"^(bash: (?:eval: )?line )(\d+): ", line, text, flags=re.MULTILINE)
 
 
 def _append(text: str, note: str) -> str:

@@ -65,10 +65,11 @@ def _start(launch: Launch) -> Guest:
     pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(3)]
     (control_end, control), (output, output_end), (report, report_end) = pipes
     try:
-        process = subprocess.Popen(
-            launch.argv, stdin=control_end, stdout=output_end, stderr=report_end, env=launch.env, cwd=launch.cwd,
-            start_new_session=True,
-        )  # fmt: skip
+        with launch.arguments() as (argv, fds):
+            process = subprocess.Popen(
+                argv, stdin=control_end, stdout=output_end, stderr=report_end, env=launch.env, cwd=launch.cwd,
+                pass_fds=fds, start_new_session=True,
+            )  # fmt: skip
     except OSError as error:
         for end in (control, output, report):
             os.close(end)
@@ -88,6 +89,13 @@ def find_init(guest: Guest) -> None:
     if init is not None and guest.init_pidfd is None:
         with suppress(ProcessLookupError):
             guest.init_pidfd = os.pidfd_open(init)
+
+
+def has_ended(guest: Guest) -> bool:
+    """Whether the guest is gone by its own doing."""
+    waiter = poll()
+    waiter.register(guest.pidfd, POLLIN)
+    return bool(waiter.poll(0))
 
 
 def stop(guest: Guest, *, confined: bool, deadline_seconds: float = 5.0) -> int:
