@@ -167,7 +167,8 @@ def test_values_behind_the_mask_reach_neither_loss_nor_gradient() -> None:
     spoiled = {k: v.detach().clone() for k, v in batch.items()}
     for name in ("logp_old", "tis_weight"):
         spoiled[name][~batch["mask"]] = float("nan")
-    spoiled["logp_new"][~batch["mask"]] = float("-inf")
+    spoiled["logp_new"][~batch["mask"]] = float("nan")
+    spoiled["logp_new"][2:][~batch["mask"][2:]] = float("-inf")
     spoiled["logp_new"].requires_grad_()
     out = grpo.policy_loss(**spoiled)
     out.loss.backward()
@@ -195,6 +196,8 @@ def test_importance_weight_scales_the_gradient_and_carries_none() -> None:
 
 def test_oldest_span_decides_admission() -> None:
     assert admit([10, 8], 10, 2).accept and admit([10, 8], 10, 2).flags == ("mixed_versions",)
+    mixed = admit([10, 7], 10, 2)
+    assert (mixed.accept, mixed.lag, mixed.reason) == (False, 3, "too_old")
     assert admit([], 10, 2).reason == "version_unknown"
     assert admit([10, None], 10, 2).reason == "version_unknown"
     assert admit([7, 11], 10, 2).reason == "version_from_the_future"
