@@ -9,8 +9,6 @@ verifier what was there at the start without keeping a second copy. `prepare(tas
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import stat
@@ -21,8 +19,8 @@ from typing import Any
 
 from components.contracts.errors import TaskError
 from components.contracts.task import SetupStep, Task
+from components.sandbox.minidesk.tables import Rows, to_csv, to_xlsx
 
-Rows = list[list[str]]
 HOME, STATE = "home", "state"
 
 
@@ -39,24 +37,13 @@ class Made:
         return {*self.files, *self.sheets, *self.folders}
 
 
-def csv_bytes(rows: Rows) -> bytes:
-    """Minimal quoting, "\\n" line ends."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue().encode()
-
-
-def csv_rows(data: bytes) -> Rows:
-    return list(csv.reader(io.StringIO(data.decode())))
-
-
 def _text_file(path: str, text: str) -> Made:
     return Made(files={path: text.encode()})
 
 
 def _sheet_file(path: str, rows: Rows) -> Made:
     rows = [[str(v) for v in row] for row in rows]
-    return Made(sheets={path: rows}) if path.endswith(".xlsx") else Made(files={path: csv_bytes(rows)})
+    return Made(sheets={path: rows}) if path.endswith(".xlsx") else Made(files={path: to_csv(rows)})
 
 
 def _folder(path: str) -> Made:
@@ -74,11 +61,12 @@ def _form(name: str, fields: list[dict[str, Any]]) -> Made:
 
 
 def _clipboard(text: str) -> Made:
-    return Made(state={"clipboard": {"text": text}})
+    return Made(state={"clipboard": {"kind": "text", "text": text}})
 
 
-def _open_app(app: str, file: str | None = None) -> Made:
-    return Made(state={"open": {"app": app, "file": file}})
+def _open_apps(apps: list[str]) -> Made:
+    """`app` or `app:path`, the last one on top; without this step the task's seed decides."""
+    return Made(state={"desk": {"open": apps}})
 
 
 PREPARERS: dict[str, Callable[..., Made]] = {
@@ -88,7 +76,7 @@ PREPARERS: dict[str, Callable[..., Made]] = {
     "prefs": _prefs,
     "form": _form,
     "clipboard": _clipboard,
-    "open_app": _open_app,
+    "open_apps": _open_apps,
 }
 
 
@@ -140,50 +128,6 @@ def _force_remove(path: str) -> None:
     os.rmdir(path)
 
 
-def write_xlsx(path: Path, rows: Rows) -> None:
-    """One worksheet; numbers as numbers. Loads openpyxl on first use."""
-    from openpyxl import Workbook
-
-    book = Workbook()
-    page = book.active
-    assert page is not None
-    for row in rows:
-        page.append([int(v) if v.lstrip("-").isdigit() else v for v in row])
-    book.save(path)
-
-
-def read_xlsx(data: bytes) -> Rows:
-    """Cell values as text, "" for an empty cell; trailing empty cells and rows are dropped."""
-    from openpyxl import load_workbook
-
-    book = load_workbook(io.BytesIO(data), read_only=False, data_only=True)
-    page = book.active
-    if page is None:
-        return []
-    return trimmed([[_as_text(v) for v in row] for row in page.iter_rows(values_only=True)])
-
-
-def _as_text(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
-
-
-def trimmed(rows: Rows) -> Rows:
-    """Rows without trailing empty cells and without trailing empty rows."""
-    out = []
-    for row in rows:
-        end = len(row)
-        while end and row[end - 1] == "":
-            end -= 1
-        out.append(row[:end])
-    while out and not out[-1]:
-        out.pop()
-    return out
-
-
 def prepare(task: Task, root: Path) -> None:
     """Make `root/home` and `root/state` for a task. Whatever an earlier episode left there goes first."""
     made = made_by(task.setup)
@@ -198,6 +142,6 @@ def prepare(task: Task, root: Path) -> None:
     for path, data in made.files.items():
         (home / path).write_bytes(data)
     for path, rows in made.sheets.items():
-        write_xlsx(home / path, rows)
+        (home / path).write_bytes(to_xlsx(rows))
     for name, value in made.state.items():
         (state / f"{name}.json").write_text(json.dumps(value))

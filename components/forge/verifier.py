@@ -17,7 +17,9 @@ from typing import Any
 
 from components.contracts.errors import CoworkError, VerifierError
 from components.contracts.task import Check, CheckResult, Task, Verdict
-from components.forge.preparers import HOME, STATE, Made, Rows, csv_rows, made_by, read_xlsx, trimmed
+from components.forge.preparers import HOME, STATE, Made, made_by
+from components.sandbox.minidesk.store import Refused
+from components.sandbox.minidesk.tables import Rows, from_csv, from_xlsx, trim
 
 _LIMIT = 1 << 20
 _ENTRIES = 2000
@@ -82,8 +84,8 @@ class Scene:
         if data is None:
             return None
         try:
-            return read_xlsx(data) if path.endswith(".xlsx") else trimmed(csv_rows(data))
-        except Exception:  # whatever an agent wrote under a sheet's name is just not a sheet
+            return from_xlsx(data) if path.endswith(".xlsx") else trim(from_csv(data))
+        except Refused:  # whatever an agent wrote under a sheet's name is just not a sheet
             return None
 
     def state(self, name: str) -> Any:
@@ -94,7 +96,7 @@ class Scene:
     def unchanged(self, path: str) -> bool:
         """Whether a file of the setup is as it was: same bytes, or same cells for .xlsx."""
         if path in self.start.sheets:
-            return self.rows(path) == trimmed(self.start.sheets[path])
+            return self.rows(path) == trim(self.start.sheets[path])
         return self.read(path) == self.start.files[path]
 
 
@@ -123,7 +125,7 @@ def _dir_exists(scene: Scene, path: str) -> Finding:
 def _same_bytes_as_setup(scene: Scene, path: str, source: str) -> Finding:
     """The file now at `path` holds what setup put at `source`."""
     if source in scene.start.sheets:
-        same = scene.rows(path) == trimmed(scene.start.sheets[source])
+        same = scene.rows(path) == trim(scene.start.sheets[source])
     else:
         same = scene.read(path) == scene.start.files[source]
     return "" if same else f"{path} does not hold what {source} held at the start"
@@ -142,7 +144,7 @@ def _sheet_cell(scene: Scene, path: str, cell: str, value: str) -> Finding:
 def _sheet_rows(scene: Scene, path: str, rows: Rows) -> Finding:
     """All cells of a .csv or .xlsx."""
     found = scene.rows(path)
-    wanted = trimmed([[str(v) for v in row] for row in rows])
+    wanted = trim([[str(v) for v in row] for row in rows])
     if found is None:
         return f"{path} is not a readable sheet"
     return "" if found == wanted else f"{path} holds {str(found)[:80]}, not {str(wanted)[:80]}"
@@ -155,12 +157,13 @@ def _pref_equals(scene: Scene, key: str, value: Any) -> Finding:
 
 
 def _form_record(scene: Scene, values: dict[str, Any]) -> Finding:
-    """Exactly one record was sent, and it holds these values (other fields may hold anything they held at the start)."""
+    """Exactly one record was sent; it holds these values, and what the form came with in every other field."""
     records = scene.state("forms")["records"]
     if len(records) != 1:
         return f"{len(records)} records were sent, not 1"
-    wrong = {k: records[0].get(k) for k, v in values.items() if records[0].get(k) != v}
-    return f"the record holds {wrong}" if wrong else ""
+    wanted = {f["label"]: f.get("value") or (False if f["kind"] == "check" else "") for f in scene.start.state["forms"]["fields"]}
+    wanted |= values
+    return "" if records[0] == wanted else f"the record holds {records[0]}, not {wanted}"
 
 
 def _others_unchanged(

@@ -116,7 +116,7 @@ def _note_cell(args: Args) -> Branches:
             *scene.noise_steps(args["noise"]),
         ),
         checks=(check("sheet_rows", path=sheet, rows=with_cell(args["rows"], cell, value)), others(sheet)),
-        plan=(either(goal("read_note", file=file), f"cat {file}"), set_cell_stage(sheet, cell, value)),
+        plan=(either(goal("read_note", file=file), f"cat {file}"), set_cell_stage(sheet, args["rows"], cell, value)),
         shortcut=(bash(f"sheet set {sheet} {cell} {file.split('.')[0]}"),),
     )
 
@@ -150,7 +150,7 @@ def _sample_cell_pref(rng: Random, bank: Bank) -> Args:
 
 def _cell_pref(args: Args) -> Branches:
     file, cell, value, key = args["file"], args["cell"], args["value"], args["label"]
-    first, second = set_cell_stage(file, cell, value), by_hand("set_check", label=args["label"], state=args["state"])
+    first, second = set_cell_stage(file, args["rows"], cell, value), by_hand("set_check", label=args["label"], state=args["state"])
     return Branches(
         setup=(step("sheet_file", path=file, rows=args["rows"]), scene.prefs_step(args["prefs"])),
         checks=(

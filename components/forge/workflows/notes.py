@@ -32,16 +32,17 @@ WRITE = workflow(
 
 
 def _sample_edit(rng: Random, bank: Bank) -> Args:
+    file = bank.word() + rng.choice((".txt", ".txt", ".md"))
     return {
-        "file": bank.word() + rng.choice((".txt", ".txt", ".md")), "text": scene.text(rng, bank, 2),
-        "old": bank.filler(), "noise": scene.noise(rng, bank, most=3),
+        "file": file, "text": scene.text(rng, bank, 2), "old": bank.filler(),
+        "open": scene.maybe_open(rng, f"notes:{file}"), "noise": scene.noise(rng, bank, most=3),
     }  # fmt: skip
 
 
 def _append(args: Args) -> Branches:
     file, text, old = args["file"], args["text"], args["old"]
     return Branches(
-        setup=(scene.text_step(file, old + "\n"), *scene.noise_steps(args["noise"])),
+        setup=(scene.text_step(file, old + "\n"), *scene.open_steps(args["open"]), *scene.noise_steps(args["noise"])),
         checks=(check("file_text", path=file, text=f"{old}\n{text}\n"), others(file)),
         plan=(either(goal("edit_note", file=file, old=old, text=f"{old}\n{text}"), f"echo {text} >> {file}"),),
         shortcut=(bash(f"echo {text} > {file}"),),
@@ -60,7 +61,7 @@ APPEND = workflow(
 def _replace(args: Args) -> Branches:
     file, text, old = args["file"], args["text"], args["old"]
     return Branches(
-        setup=(scene.text_step(file, old + "\n"), *scene.noise_steps(args["noise"])),
+        setup=(scene.text_step(file, old + "\n"), *scene.open_steps(args["open"]), *scene.noise_steps(args["noise"])),
         checks=(check("file_text", path=file, text=text + "\n"), others(file)),
         plan=(either(goal("edit_note", file=file, old=old, text=text), f"echo {text} > {file}"),),
         shortcut=(bash(f"echo {text} >> {file}"),),
@@ -105,9 +106,10 @@ CLEAR = workflow(
 
 
 def _sample_paste(rng: Random, bank: Bank) -> Args:
+    file = bank.word() + rng.choice((".txt", ".md"))
     return {
-        "file": bank.word() + rng.choice((".txt", ".md")), "clip": scene.text(rng, bank, 2), "old": bank.filler(),
-        "noise": scene.noise(rng, bank, most=3),
+        "file": file, "clip": scene.text(rng, bank, 2), "old": bank.filler(),
+        "open": scene.maybe_open(rng, f"notes:{file}"), "noise": scene.noise(rng, bank, most=3),
     }  # fmt: skip
 
 
@@ -118,6 +120,7 @@ def _paste(args: Args) -> Branches:
         setup=(
             scene.step("clipboard", text=clip),
             scene.text_step(file, old + "\n"),
+            *scene.open_steps(args["open"]),
             *scene.noise_steps(args["noise"]),
         ),
         checks=(check("file_text", path=file, text=f"{old}{clip}\n"), others(file)),

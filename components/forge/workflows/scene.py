@@ -100,3 +100,12 @@ def spare_word(bank: Bank, args: Args, longest: int = 6) -> str:
     while (word := bank.word(longest)) in used:
         pass
     return word
+
+
+def maybe_open(rng: Random, document: str, share: float = 0.25) -> list[str]:
+    """What is open at the start: now and then the document itself; else the task's seed decides."""
+    return [document] if rng.random() < share else []
+
+
+def open_steps(apps: list[str]) -> tuple[SetupStep, ...]:
+    return (step("open_apps", apps=apps),) if apps else ()

@@ -20,8 +20,9 @@ def with_cell(rows: Rows, cell: str, value: str) -> Rows:
     return grown
 
 
-def set_cell_stage(file: str, cell: str, value: str) -> Stage:
-    return either(goal("set_cell", file=file, cell=cell, value=value), f"sheet set {file} {cell} {value}")
+def set_cell_stage(file: str, rows: Rows, cell: str, value: str) -> Stage:
+    wanted = with_cell(rows, cell, value)
+    return either(goal("set_cell", file=file, cell=cell, value=value, rows=wanted), f"sheet set {file} {cell} {value}")
 
 
 def _sample_set(rng: Random, bank: Bank) -> Args:
@@ -36,7 +37,7 @@ def _set(args: Args) -> Branches:
     return Branches(
         setup=(step("sheet_file", path=file, rows=args["rows"]), *scene.noise_steps(args["noise"])),
         checks=(check("sheet_rows", path=file, rows=with_cell(args["rows"], cell, value)), others(file)),
-        plan=(set_cell_stage(file, cell, value),),
+        plan=(set_cell_stage(file, args["rows"], cell, value),),
         shortcut=(bash(f"sheet set {file} {neighbour} {value}"),),
     )
 
@@ -103,10 +104,11 @@ def _sample_sum(rng: Random, bank: Bank) -> Args:
 
 def _sum(args: Args) -> Branches:
     file, cell = args["file"], args["cell"]
+    wanted = with_cell(args["rows"], cell, args["total"])
     return Branches(
         setup=(step("sheet_file", path=file, rows=args["rows"]), *scene.noise_steps(args["noise"])),
-        checks=(check("sheet_rows", path=file, rows=with_cell(args["rows"], cell, args["total"])), others(file)),
-        plan=(either(goal("sum_column", file=file, cell=cell, value=args["total"]), f"sheet sum {file} {cell}"),),
+        checks=(check("sheet_rows", path=file, rows=wanted), others(file)),
+        plan=(either(goal("sum_column", file=file, cell=cell, value=args["total"], rows=wanted), f"sheet sum {file} {args['column']} {cell}"),),
         shortcut=(bash(f"sheet set {file} {cell} sum"),),
     )
 

@@ -1,0 +1,47 @@
+"""The goal of the Forms app: bring the fields to their values and send."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from components.rollout.view import Move, View, click, escape, need_app, press, type_text
+
+Goal = Mapping[str, Any]
+
+
+def fill_form(view: View, goal: Goal) -> Move | None:
+    """`values`: label -> text, option or truth; `send` False stops before sending. Done when a record was sent."""
+    window, values = view.window("forms"), goal["values"]
+    if window is not None and window["sent"]:
+        return None
+    overlay = view.overlay
+    if overlay is not None:
+        option = values.get(overlay["title"]) if overlay["kind"] == "menu" and view.app == "forms" else None
+        item = view.find("item", option) if isinstance(option, str) else None
+        return click(item, "the menu is open") if item is not None else escape(view)
+    if (move := need_app(view, "forms")) is not None or window is None:
+        return move
+    if any(value for label, value in window["values"].items() if label not in values):
+        return _button(view, "reset", "a field is wrong")
+    for label, found in window["values"].items():
+        if label in values and found != values[label]:
+            return _fill(view, window["focus"] == label, label, found, values[label])
+    return _button(view, "send", "the form is right") if goal.get("send", True) else None
+
+
+def _fill(view: View, focused: bool, label: str, found: Any, wanted: Any) -> Move:
+    for kind in ("checkbox", "menu"):
+        if (box := view.find(kind, label)) is not None:
+            return click(box, f"{label} is not {'on' if wanted is True else wanted}")
+    field = view.find("field", label)
+    if field is None:
+        return escape(view)
+    if not focused:
+        return click(field, f"{label} is empty" if not found else f"{label} is wrong")
+    return press("delete", why=f"{label} is wrong") if found else type_text(wanted, f"the {label} field is ready")
+
+
+def _button(view: View, label: str, why: str) -> Move:
+    found = view.find("button", label)
+    return click(found, why) if found is not None else escape(view)
