@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from components.contracts.desktop import Element
-from components.sandbox.minidesk.draw import HALF, ROW, Canvas, Theme, shade
+from components.sandbox.minidesk.draw import HALF, Canvas, shade
 from components.sandbox.minidesk.pane import Pane, Spot
 from components.sandbox.minidesk.store import Home, Parts
 
@@ -23,13 +22,6 @@ class Clip(NamedTuple):
     kind: Literal["", "text", "file"] = ""
     text: str = ""
     path: Parts = ()
-
-
-class Shown(Protocol):
-    """An overlay as an application sees it: something to show."""
-
-    @property
-    def title(self) -> str: ...
 
 
 class Desk(Protocol):
@@ -157,7 +149,7 @@ class App(Pane):
 def lower(element: Element) -> Element:
     """Labels are compared in lower case."""
     label = element.label.lower()
-    return element if label == element.label else replace(element, label=label)
+    return element if label == element.label else Element(element.kind, label, element.box, element.state)
 
 
 def moved_path(path: Parts, old: Parts, new: Parts) -> Parts:
@@ -173,6 +165,3 @@ def drop_down(canvas: Canvas, x: int, y: int, label: str, value: str) -> Element
     for line in range(4):
         canvas.rect((x1 + 2 + line, y + 8 + line, x1 + 10 - line, y + 9 + line), canvas.theme.ink)
     return Element("menu", label.lower(), button.box, value)
-
-
-__all__ = ["MARGIN", "ROW", "TOP", "App", "Clip", "Desk", "Spot", "Theme", "drop_down", "lower", "moved_path"]

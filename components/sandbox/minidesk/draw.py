@@ -7,6 +7,7 @@ Each widget function draws and returns the `Element` it drew; the clickable box 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
@@ -25,8 +26,10 @@ BOX_H = 20
 APPS = ("files", "sheet", "notes", "prefs", "forms")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Theme:
+    """Colours of everything. Compared by identity: it is part of the key of every cached drawing."""
+
     name: str
     wall: Colour
     wall2: Colour
@@ -55,6 +58,7 @@ THEMES: tuple[Theme, ...] = (
 
 _ON: Colour = (40, 170, 70)
 _WHITE: Colour = (255, 255, 255)
+_TEXT: Colour = (20, 20, 24)
 
 
 @cache
@@ -128,16 +132,19 @@ class Canvas:
         target[:] = strip[: target.shape[0], : target.shape[1]]
         return CELL_W * len(text)
 
+    def stamp(self, x: int, y: int, width: int, height: int, draw: Callable[..., None], *args: object) -> None:
+        """Puts an opaque drawing of `width` x `height` at (x, y). It is made once for its theme and arguments."""
+        sprite = _sprite(self.theme, width, height, draw, args)
+        left, top = max(0, -x), max(0, -y)
+        target = self.pixels[y + top : y + height, x + left : x + width]
+        target[:] = sprite[top : top + target.shape[0], left : left + target.shape[1]]
+
     # -- widgets ------------------------------------------------------------------------------------------
 
     def button(self, x: int, y: int, label: str, *, kind: str = "button", hot: bool = False) -> Element:
-        t = self.theme
-        box = (x, y, x + CELL_W * (len(label) + 1), y + BOX_H)
-        face = t.accent if hot else t.face
-        self.frame(box, shade(t.face, -90), face)
-        self.rect((x + 1, y + 1, box[2] - 1, y + 2), shade(face, 36))
-        self.text(x + 4, y + 2, label, _WHITE if hot else t.ink, face)
-        return Element(kind, label, box)
+        width = CELL_W * (len(label) + 1)
+        self.stamp(x, y, width, BOX_H, _button, width, label, hot)
+        return Element(kind, label, (x, y, x + width, y + BOX_H))
 
     def checkbox(self, x: int, y: int, label: str, on: bool) -> Element:
         """The whole tick area is a solid 16x16 square when on and an empty one when off: readable at one token."""
@@ -153,60 +160,31 @@ class Canvas:
         self, x: int, y: int, label: str, value: str, width: int, focus: bool = False, bare: bool = False
     ) -> Element:
         """A label and a text box behind it. The box is what is clicked. The end of a long value is shown."""
-        t = self.theme
         if not bare:
-            self.text(x, y + 2, label, t.ink, t.panel)
+            self.text(x, y + 2, label, self.theme.ink, self.theme.panel)
             x += CELL_W * (len(label) + 1)
-        box = (x, y, x + width, y + BOX_H)
-        self.frame(box, t.accent if focus else shade(t.face, -90), _WHITE)
-        if focus:
-            self.frame((x + 1, y + 1, x + width - 1, y + BOX_H - 1), t.accent, _WHITE)
         room = (width - 8) // CELL_W
-        shown = value[-room:] if room > 0 else ""
-        drawn = self.text(x + 4, y + 2, shown, (20, 20, 24), _WHITE)
-        if focus:
-            self.rect((x + 4 + drawn, y + 4, x + 6 + drawn, y + 16), (20, 20, 24))
-        return Element("field", label, box, value)
+        self.stamp(x, y, width, BOX_H, _field, width, value[-room:] if room > 0 else "", focus)
+        return Element("field", label, (x, y, x + width, y + BOX_H), value)
 
     def row(self, x: int, y: int, label: str, width: int, *, selected: bool = False, folder: bool = False) -> Element:
         """A line of a list with a small pictogram: a yellow folder or a white sheet."""
-        t = self.theme
-        back = t.accent if selected else t.panel
-        self.rect((x, y, x + width, y + BOX_H), back)
-        if folder:
-            self.rect((x + 1, y + 4, x + 7, y + 7), (222, 170, 40))
-            self.rect((x + 1, y + 6, x + 15, y + 16), (246, 196, 66))
-        else:
-            self.frame((x + 2, y + 2, x + 13, y + 17), (90, 96, 110), _WHITE)
-            for line in (6, 9, 12):
-                self.rect((x + 4, y + line, x + 11, y + line + 1), (130, 150, 190))
-        self.text(x + 16, y + 2, label, _WHITE if selected else t.ink, back, width - 16)
+        self.stamp(x, y, width, BOX_H, _row, width, label, selected, folder)
         shown = min(width, 16 + CELL_W * len(label))
         return Element("row", label, (x, y, x + shown, y + BOX_H), "selected" if selected else "")
 
     def item(self, x: int, y: int, label: str, width: int, *, kind: str = "item", selected: bool = False) -> Element:
         """A line of an open menu or drop-down."""
-        t = self.theme
-        back = t.accent if selected else shade(t.panel, 12)
-        self.rect((x, y, x + width, y + BOX_H), back)
-        self.text(x + 8, y + 2, label, _WHITE if selected else t.ink, back, width - 8)
+        self.stamp(x, y, width, BOX_H, _item, width, label, selected)
         return Element(kind, label, (x, y, x + width, y + BOX_H), "selected" if selected else "")
 
     def cell(self, x: int, y: int, name: str, value: str, width: int = 48, *, selected: bool = False) -> Element:
-        t = self.theme
-        self.frame((x, y, x + width, y + ROW), (190, 196, 204), _WHITE)
-        if selected:
-            self.frame((x, y, x + width, y + ROW), t.accent)
-            self.frame((x + 2, y + 2, x + width - 2, y + ROW - 2), _WHITE, _WHITE)
-        self.text(x + 4, y + 2 + 1, value, (20, 20, 24), _WHITE, width - 4)
+        self.stamp(x, y, width, ROW, _cell, width, value[: max(0, (width - 4) // CELL_W)], selected)
         return Element("cell", name, (x, y, x + width, y + ROW), value)
 
     def head(self, x: int, y: int, text: str, width: int, height: int) -> Element:
         """A column head (48x16, a letter) or a row head (16x32, a number) of a sheet."""
-        t = self.theme
-        self.frame((x, y, x + width, y + height), shade(t.face, -40), t.face)
-        dx = (width - CELL_W * len(text)) // 16 * 8 if width > HALF else 4
-        self.text(x + dx, y if height == HALF else y + 3, text, t.ink, t.face)
+        self.stamp(x, y, width, height, _head, width, height, text)
         return Element("head", text, (x, y, x + width, y + height))
 
     def icon(self, x: int, y: int, label: str, *, active: bool = False) -> Element:
@@ -227,13 +205,13 @@ class Canvas:
         self.frame(box, self.theme.accent if focus else shade(self.theme.face, -90), _WHITE)
         for y in range(y0 + 24, y1 - 2, ROW):
             self.rect((x0 + 4, y, x1 - 4, y + 1), (214, 224, 238))
-        fg, bg = (_WHITE, self.theme.accent) if selected else ((20, 20, 24), _WHITE)
+        fg, bg = (_WHITE, self.theme.accent) if selected else (_TEXT, _WHITE)
         drawn = 0
         for i, line in enumerate(lines):
             drawn = self.text(x0 + 4, y0 + ROW * i + 2, line[:chars], fg, bg)
         if focus and caret:
             y = y0 + ROW * max(0, len(lines) - 1)
-            self.rect((min(x0 + 4 + drawn, x1 - 3), y + 4, min(x0 + 6 + drawn, x1 - 1), y + 16), (20, 20, 24))
+            self.rect((min(x0 + 4 + drawn, x1 - 3), y + 4, min(x0 + 6 + drawn, x1 - 1), y + 16), _TEXT)
 
     def slider(self, x: int, y: int, label: str, value: int, width: int) -> tuple[Element, Element]:
         """A track with a square handle; `value` in percent. Returns (track, handle)."""
@@ -250,12 +228,8 @@ class Canvas:
 
     def title_bar(self, box: Box, label: str, *, active: bool = True) -> tuple[Element, Element]:
         """Window title and close box. Returns (title, close)."""
-        t = self.theme
         x0, y0, x1, _ = box
-        back = t.title if active else shade(t.title, 60)
-        self.rect((x0, y0, x1, y0 + HALF), back)
-        self.text(x0 + 8, y0, label, t.title_fg, back, x1 - x0 - 32)
-        self.frame((x1 - 15, y0 + 2, x1 - 3, y0 + 14), t.title_fg, (208, 60, 56))
+        self.stamp(x0, y0, x1 - x0, HALF, _title, x1 - x0, label, active)
         return (
             Element("title", label, (x0, y0, x1 - 16, y0 + HALF), "active" if active else ""),
             Element("close", label, (x1 - 16, y0, x1, y0 + HALF)),
@@ -268,6 +242,73 @@ class Canvas:
         target = self.pixels[y : y + shape.shape[0], x : x + shape.shape[1]]
         height, width = target.shape[:2]
         np.copyto(target, ink[:height, :width], where=shape[:height, :width])
+
+
+@lru_cache(maxsize=2048)
+def _sprite(
+    theme: Theme, width: int, height: int, draw: Callable[..., None], args: tuple[object, ...]
+) -> NDArray[np.uint8]:
+    """(height, width, 3) read-only picture of `draw(canvas, *args)`."""
+    canvas = Canvas(theme, width, height)
+    draw(canvas, *args)
+    canvas.pixels.setflags(write=False)
+    return canvas.pixels
+
+
+def _button(c: Canvas, width: int, label: str, hot: bool) -> None:
+    face = c.theme.accent if hot else c.theme.face
+    c.frame((0, 0, width, BOX_H), shade(c.theme.face, -90), face)
+    c.rect((1, 1, width - 1, 2), shade(face, 36))
+    c.text(4, 2, label, _WHITE if hot else c.theme.ink, face)
+
+
+def _field(c: Canvas, width: int, shown: str, focus: bool) -> None:
+    c.frame((0, 0, width, BOX_H), c.theme.accent if focus else shade(c.theme.face, -90), _WHITE)
+    if focus:
+        c.frame((1, 1, width - 1, BOX_H - 1), c.theme.accent, _WHITE)
+    drawn = c.text(4, 2, shown, _TEXT, _WHITE)
+    if focus:
+        c.rect((4 + drawn, 4, 6 + drawn, 16), _TEXT)
+
+
+def _row(c: Canvas, width: int, label: str, selected: bool, folder: bool) -> None:
+    back = c.theme.accent if selected else c.theme.panel
+    c.rect((0, 0, width, BOX_H), back)
+    if folder:
+        c.rect((1, 4, 7, 7), (222, 170, 40))
+        c.rect((1, 6, 15, 16), (246, 196, 66))
+    else:
+        c.frame((2, 2, 13, 17), (90, 96, 110), _WHITE)
+        for line in (6, 9, 12):
+            c.rect((4, line, 11, line + 1), (130, 150, 190))
+    c.text(16, 2, label, _WHITE if selected else c.theme.ink, back, width - 16)
+
+
+def _item(c: Canvas, width: int, label: str, selected: bool) -> None:
+    back = c.theme.accent if selected else shade(c.theme.panel, 12)
+    c.rect((0, 0, width, BOX_H), back)
+    c.text(8, 2, label, _WHITE if selected else c.theme.ink, back, width - 8)
+
+
+def _cell(c: Canvas, width: int, shown: str, selected: bool) -> None:
+    c.frame((0, 0, width, ROW), (190, 196, 204), _WHITE)
+    if selected:
+        c.frame((0, 0, width, ROW), c.theme.accent)
+        c.rect((2, 2, width - 2, ROW - 2), _WHITE)
+    c.text(4, 3, shown, _TEXT, _WHITE)
+
+
+def _head(c: Canvas, width: int, height: int, text: str) -> None:
+    c.frame((0, 0, width, height), shade(c.theme.face, -40), c.theme.face)
+    dx = (width - CELL_W * len(text)) // 16 * 8 if width > HALF else 4
+    c.text(dx, 0 if height == HALF else 3, text, c.theme.ink, c.theme.face)
+
+
+def _title(c: Canvas, width: int, label: str, active: bool) -> None:
+    back = c.theme.title if active else shade(c.theme.title, 60)
+    c.rect((0, 0, width, HALF), back)
+    c.text(8, 0, label, c.theme.title_fg, back, width - 32)
+    c.frame((width - 15, 2, width - 3, 14), c.theme.title_fg, (208, 60, 56))
 
 
 @cache

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from components.contracts.desktop import Element
-from components.sandbox.minidesk.app import MARGIN, ROW, TOP, App, Clip, Desk, moved_path
-from components.sandbox.minidesk.draw import Canvas
+from components.sandbox.minidesk.app import MARGIN, TOP, App, Clip, Desk, moved_path
+from components.sandbox.minidesk.draw import ROW, Canvas
 from components.sandbox.minidesk.naming import ask_name
 from components.sandbox.minidesk.overlays import Menu, wrap_words
 from components.sandbox.minidesk.pane import Spot
-from components.sandbox.minidesk.store import MAX_BYTES, Parts, Refused, decode, encode
+from components.sandbox.minidesk.store import MAX_BYTES, Parts, Refused, Stamp, decode, encode
 
 LINES = 5
 CHARS = 24
@@ -27,6 +28,7 @@ class Notes(App):
         self.path: Parts = ()
         self.text = ""
         self._saved = ""
+        self._stamp: Stamp = None
         self.focus = True
         self._all = False
         self._back = 0
@@ -119,20 +121,19 @@ class Notes(App):
 
     def refresh(self) -> None:
         """Reads the file again unless there is unsaved work; a vanished file leaves the text as it is."""
-        if not self.path or self.modified:
+        stamp = self.desk.home.stamp(self.path) if self.path and not self.modified else None
+        if stamp is None or stamp == self._stamp:
             return
-        try:
-            text = load(self.desk.home.read(self.path))
-        except Refused:
-            return
-        self.text = self._saved = text
+        with contextlib.suppress(Refused):
+            self.text = self._saved = load(self.desk.home.read(self.path))
+            self._stamp = stamp
 
     def moved(self, old: Parts, new: Parts) -> None:
         self.path = moved_path(self.path, old, new)
 
     def open(self, path: Parts) -> None:
         text = load(self.desk.home.read(path))
-        self.path, self.text, self._saved = path, text, text
+        self.path, self.text, self._saved, self._stamp = path, text, text, self.desk.home.stamp(path)
         self.focus, self._all, self._back = True, False, 0
 
     def summary(self) -> dict[str, Any]:
@@ -173,7 +174,7 @@ class Notes(App):
         except Refused as refusal:
             self.desk.error(str(refusal))
             return
-        self.path, self._saved = path, self.text
+        self.path, self._saved, self._stamp = path, self.text, self.desk.home.stamp(path)
         self.desk.toast("saved")
         self.desk.disk_changed()
 

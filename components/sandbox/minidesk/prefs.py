@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from components.sandbox.minidesk.app import MARGIN, ROW, TOP, App, Desk, drop_down, lower
-from components.sandbox.minidesk.draw import Canvas
+from components.sandbox.minidesk.app import MARGIN, TOP, App, Desk, drop_down, lower
+from components.sandbox.minidesk.draw import ROW, Canvas
 from components.sandbox.minidesk.font import CELL_W
 from components.sandbox.minidesk.overlays import Menu
 from components.sandbox.minidesk.pane import Spot

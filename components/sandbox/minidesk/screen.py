@@ -31,7 +31,9 @@ class Screenful:
         """A new read-only (224, 288, 3) screen and its elements."""
         canvas = Canvas.over(session.theme, self._background(session))
         windows, overlay = session.windows, session.overlay
-        for window in windows:
+        above = [[w.box for w in windows[i + 1 :]] for i in range(len(windows))]
+        shown = [(w, covers) for w, covers in zip(windows, above, strict=True) if seen(w.box, covers) is not None]
+        for window, _ in shown:
             blit(canvas, window, session)
         if overlay is not None:
             blit(canvas, overlay, session)
@@ -43,8 +45,8 @@ class Screenful:
         if overlay is not None:
             return canvas.pixels, tuple(placed(overlay))
         elements = visible(self._icons, [w.box for w in windows])
-        for i, window in enumerate(windows):
-            elements += visible(placed(window), [w.box for w in windows[i + 1 :]])
+        for window, covers in shown:
+            elements += visible(placed(window), covers)
         return canvas.pixels, tuple(elements)
 
     def _background(self, session: Session) -> NDArray[np.uint8]:
@@ -70,8 +72,9 @@ def placed(pane: Pane) -> list[Element]:
     dx, dy = pane.x, pane.y
     elements = []
     for spot in pane.spots:
-        x0, y0, x1, y1 = spot.element.box
-        elements.append(replace(spot.element, box=(x0 + dx, y0 + dy, x1 + dx, y1 + dy)))
+        e = spot.element
+        x0, y0, x1, y1 = e.box
+        elements.append(Element(e.kind, e.label, (x0 + dx, y0 + dy, x1 + dx, y1 + dy), e.state))
     return elements
 
 
@@ -83,7 +86,7 @@ def visible(elements: list[Element], covers: list[Box]) -> list[Element]:
     kept = []
     for element in elements:
         box = seen(element.box, covers)
-        if box == element.box:
+        if box is element.box:
             kept.append(element)
         elif box is not None and (2 * area(box) >= area(element.box) or grip(element, box)):
             kept.append(replace(element, box=box))
@@ -95,20 +98,27 @@ def grip(element: Element, box: Box) -> bool:
 
 
 def area(box: Box) -> int:
-    return max(0, box[2] - box[0]) * max(0, box[3] - box[1])
+    return (box[2] - box[0]) * (box[3] - box[1])
 
 
 def seen(box: Box, covers: list[Box]) -> Box | None:
-    """The largest rectangle of `box` that is on the screen and under none of `covers` (taken one after the other)."""
+    """The largest rectangle of `box` that is on the screen and under none of `covers` (taken one after the other).
+
+    The very same tuple comes back when nothing hides any of it: the usual case, kept cheap.
+    """
     x0, y0, x1, y1 = box
-    if x0 < 0 or y0 < 0 or x1 > WIDTH or y1 > HEIGHT:
-        x0, y0, x1, y1 = max(x0, 0), max(y0, 0), min(x1, WIDTH), min(y1, HEIGHT)
-    for cx0, cy0, cx1, cy1 in covers:
+    if x1 > WIDTH or y1 > HEIGHT:
+        x1, y1 = min(x1, WIDTH), min(y1, HEIGHT)
         if x0 >= x1 or y0 >= y1:
             return None
+        box = (x0, y0, x1, y1)
+    for cx0, cy0, cx1, cy1 in covers:
         if cx0 >= x1 or cx1 <= x0 or cy0 >= y1 or cy1 <= y0:
             continue
+        if cx0 <= x0 and cy0 <= y0 and cx1 >= x1 and cy1 >= y1:
+            return None
         left, right = (x0, y0, min(x1, cx0), y1), (max(x0, cx1), y0, x1, y1)
         above, below = (x0, y0, x1, min(y1, cy0)), (x0, max(y0, cy1), x1, y1)
-        x0, y0, x1, y1 = max(left, right, above, below, key=area)
-    return (x0, y0, x1, y1) if x0 < x1 and y0 < y1 else None
+        box = max((b for b in (left, right, above, below) if b[0] < b[2] and b[1] < b[3]), key=area)
+        x0, y0, x1, y1 = box
+    return box

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 from components.contracts.desktop import Element
-from components.sandbox.minidesk.app import ROW, TOP, App, Clip, Desk, moved_path
-from components.sandbox.minidesk.draw import HALF, HEIGHT, Canvas
+from components.sandbox.minidesk.app import TOP, App, Clip, Desk, moved_path
+from components.sandbox.minidesk.draw import HALF, HEIGHT, ROW, Canvas
 from components.sandbox.minidesk.font import CELL_W
 from components.sandbox.minidesk.naming import ask_name
 from components.sandbox.minidesk.pane import Spot
-from components.sandbox.minidesk.store import Parts, Refused
+from components.sandbox.minidesk.store import Parts, Refused, Stamp
 from components.sandbox.minidesk.tables import (
     MAX_COLUMNS,
     MAX_ROWS,
@@ -48,6 +49,7 @@ class Sheet(App):
         self.path: Parts = ()
         self.rows: Rows = []
         self._saved: Rows = []
+        self._stamp: Stamp = None
         self._at: Place = (0, 0)
         self._first: Place = (0, 0)
         self._edit: str | None = None
@@ -99,7 +101,7 @@ class Sheet(App):
         if selected and self._edit is not None:
             caret = min(x + 4 + CELL_W * len(shown), x + CELL - 4)
             canvas.rect((caret, y + 5, caret + 2, y + 17), (20, 20, 24))
-        return Spot(replace(element, state=value), "cell", place)
+        return Spot(Element("cell", name, element.box, value), "cell", place)
 
     # -- events -----------------------------------------------------------------------------------------------
 
@@ -178,20 +180,20 @@ class Sheet(App):
 
     def refresh(self) -> None:
         """Reads the file again unless there is unsaved work."""
-        if not self.path or self.modified or self._edit is not None:
+        clean = self.path and not self.modified and self._edit is None
+        stamp = self.desk.home.stamp(self.path) if clean else None
+        if stamp is None or stamp == self._stamp:
             return
-        try:
+        with contextlib.suppress(Refused):
             self.rows = self._read(self.path)
-        except Refused:
-            return
-        self._saved = trim(self.rows)
+            self._saved, self._stamp = trim(self.rows), stamp
 
     def moved(self, old: Parts, new: Parts) -> None:
         self.path = moved_path(self.path, old, new)
 
     def open(self, path: Parts) -> None:
         self.rows = self._read(path)
-        self._saved = trim(self.rows)
+        self._saved, self._stamp = trim(self.rows), self.desk.home.stamp(path)
         self.path, self._at, self._first, self._edit = path, (0, 0), (0, 0), None
 
     def summary(self) -> dict[str, Any]:
@@ -288,7 +290,7 @@ class Sheet(App):
         except Refused as refusal:
             self.desk.error(str(refusal))
             return
-        self.path, self._saved = path, trim(self.rows)
+        self.path, self._saved, self._stamp = path, trim(self.rows), self.desk.home.stamp(path)
         self.desk.toast("saved")
         self.desk.disk_changed()
 

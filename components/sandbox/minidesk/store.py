@@ -20,6 +20,8 @@ from typing import Any
 Parts = tuple[str, ...]
 """A path below home: `()` is home itself."""
 
+Stamp = tuple[int, int, int] | None
+
 MAX_BYTES = 1 << 20
 MAX_ENTRIES = 2000
 _DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -117,7 +119,7 @@ class Home:
         """Whether anything has that name, a dangling link included."""
         try:
             with self._folder(parts[:-1]) as fd:
-                os.lstat(parts[-1], dir_fd=fd) if parts else None
+                os.lstat(parts[-1] if parts else ".", dir_fd=fd)
                 return True
         except (OSError, ValueError):
             return False
@@ -136,6 +138,15 @@ class Home:
             raise Refused("file is too big")
         return data
 
+    def stamp(self, parts: Parts) -> Stamp:
+        """Changes when the file's content may have changed; None when there is no such file."""
+        try:
+            with self._folder(parts[:-1]) as fd:
+                info = os.lstat(parts[-1], dir_fd=fd)
+        except (OSError, ValueError):
+            return None
+        return info.st_ino, info.st_size, info.st_mtime_ns
+
     def write(self, parts: Parts, data: bytes) -> None:
         """Creates or replaces the content of a regular file, in place."""
         check_name(parts[-1])
@@ -145,8 +156,8 @@ class Home:
             with os.fdopen(handle, "wb") as file:
                 if not stat.S_ISREG(os.fstat(handle).st_mode):
                     raise Refused("not a file")
-                file.truncate(0)
                 file.write(data)
+                file.truncate(len(data))
 
     def make_folder(self, parts: Parts) -> None:
         check_name(parts[-1])
