@@ -16,7 +16,9 @@ from components.contracts.desktop import Box, Element
 from components.sandbox.minidesk.draw import HEIGHT, WIDTH
 from components.sandbox.minidesk.synth import SynthScreen, SynthWords
 
-BASE_WORDS = tuple("find where locate what repeat swap state value copy after empty plain selected with list it".split())
+BASE_WORDS = tuple(
+    "find where locate what repeat swap state value copy after empty plain selected with list it".split()
+)
 """Words of the questions beside the ones of the forge."""
 
 COORD_STEP = 25
@@ -76,7 +78,9 @@ def _pointer(element: Element, screen: SynthScreen) -> tuple[tuple[int, int], tu
 
 def locate(rng: random.Random, screen: SynthScreen, element: Element, fillers: Sequence[str]) -> Question:
     name = name_of(element)
-    text = rng.choice(("find the {}", "where is the {}", "locate {}", "{}", "point at the {}", "find {}", "what is the point of {}")).format(name)
+    text = rng.choice(
+        ("find the {}", "where is the {}", "locate {}", "{}", "point at the {}", "find {}", "what is the point of {}")
+    ).format(name)
     x, y = grid_point(element.box)
     words = [rng.choice(fillers) for _ in range(rng.choice((0, 0, 1, 2, 3, 5)))]
     if rng.random() < 0.6:
@@ -98,7 +102,12 @@ def read(rng: random.Random, element: Element) -> Question:
 
 def state(rng: random.Random, element: Element) -> Question | None:
     """On or off, selected or plain, or the value shown."""
-    shown = {"checkbox": element.state, "row": element.state or "plain", "field": element.state or "empty", "cell": element.state or "empty"}
+    shown = {
+        "checkbox": element.state,
+        "row": element.state or "plain",
+        "field": element.state or "empty",
+        "cell": element.state or "empty",
+    }
     answer = shown.get(element.kind)
     if answer is None or len(answer) > 12:
         return None
@@ -140,7 +149,12 @@ def copy(rng: random.Random, words: SynthWords, glue: Sequence[str]) -> Question
         keys = rng.sample(glue, 3)
         items = _distinct(rng, words, 3)
         wanted = rng.randrange(3)
-        return _copied("", [w for pair in zip(keys, items, strict=True) for w in pair], [2 * wanted + 1], tail=f" after {keys[wanted]}")
+        return _copied(
+            "",
+            [w for pair in zip(keys, items, strict=True) for w in pair],
+            [2 * wanted + 1],
+            tail=f" after {keys[wanted]}",
+        )
     if form == 2:
         items = _distinct(rng, words, 2)
         glues = rng.sample(glue, 3)
@@ -190,7 +204,12 @@ def _copied(head: str, parts: Sequence[str], order: Sequence[int] | None, tail: 
 
 
 def questions(
-    rng: random.Random, screen: SynthScreen, words: SynthWords, glue: Sequence[str], count: int, mix: tuple[float, float, float, float] = (0.40, 0.15, 0.15, 0.30)
+    rng: random.Random,
+    screen: SynthScreen,
+    words: SynthWords,
+    glue: Sequence[str],
+    count: int,
+    mix: tuple[float, float, float, float] = (0.40, 0.15, 0.15, 0.30),
 ) -> list[Question]:
     """`count` questions on one screen; `mix` = shares of locate, read, state, copy. Targets are not repeated."""
     targets = [e for e in screen.elements if e.kind != "head"]

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import random
 import time
 from collections.abc import Sequence
@@ -36,6 +35,7 @@ from components.training import base_data
 from components.training.base_data import Question
 from components.training.model import Policy, init_tiny, tiny_config
 from components.training.parallel import Ranks, run_ranks, sum_gradients
+from components.training.schedule import cosine
 from components.training.sequences import Batch, Encoder, Packed, collate
 from components.training.tokenizer import IMAGE_PAD, VIDEO_PAD, VISION_END, VISION_START, build_tokenizer
 
@@ -54,7 +54,9 @@ Triple = tuple[int, int, int]
 
 def base_words() -> SynthWords:
     """The base reads and copies every word; the splits of the recipe differ in what tasks are made of."""
-    return SynthWords(tuple(w for words in BANK.values() for w in words), tuple(dict.fromkeys(UI_WORDS)), tuple(range(10, 100)))
+    return SynthWords(
+        tuple(w for words in BANK.values() for w in words), tuple(dict.fromkeys(UI_WORDS)), tuple(range(10, 100))
+    )
 
 
 GLUE = tuple(dict.fromkeys(w for w in INSTRUCTION_WORDS if len(w) > 1))
@@ -147,7 +149,9 @@ class Builder:
                         if key is not None:
                             copied.append((query, question_at + key))
         del prefix_last
-        packed = Packed(np.array(ids, np.int64), np.array(segments, np.int64), np.array(weights, np.float32), (screen.screen,))
+        packed = Packed(
+            np.array(ids, np.int64), np.array(segments, np.int64), np.array(weights, np.float32), (screen.screen,)
+        )
         return Item(packed, search, copied, answers, screen)
 
 
@@ -245,7 +249,9 @@ def alignment_loss(policy: Policy, features: torch.Tensor, builder: Builder, ite
     return total / len(groups)
 
 
-def losses(policy: Policy, watch: Watch | None, builder: Builder, items: Sequence[Item]) -> tuple[torch.Tensor, dict[str, float]]:
+def losses(
+    policy: Policy, watch: Watch | None, builder: Builder, items: Sequence[Item]
+) -> tuple[torch.Tensor, dict[str, float]]:
     import torch.nn.functional as F
 
     batch = collate(policy, [item.packed for item in items])
@@ -282,9 +288,21 @@ def score(policy: Policy, builder: Builder, seed: int, screens: int, words: Synt
                 items.append(builder.item(screen, base_data.questions(rng, screen, words, GLUE, QUESTIONS), False))
             batch: Batch = collate(policy, [item.packed for item in items])
             assert batch.patches is not None
-            hidden = policy.hidden(batch.ids, batch.positions, batch.mask, policy.image_features(batch.patches, batch.sizes))
+            hidden = policy.hidden(
+                batch.ids, batch.positions, batch.mask, policy.image_features(batch.patches, batch.sizes)
+            )
             hit = (policy.logits(hidden[batch.rows, batch.columns]).argmax(-1) == batch.targets).numpy()
-            place = {(int(r), int(c)): bool(h) for r, c, h in zip(batch.rows, np.nonzero(np.stack([np.pad(i.packed.weights, (0, batch.ids.shape[1] - len(i.packed))) for i in items]))[1], hit, strict=True)}
+            place = {
+                (int(r), int(c)): bool(h)
+                for r, c, h in zip(
+                    batch.rows,
+                    np.nonzero(
+                        np.stack([np.pad(i.packed.weights, (0, batch.ids.shape[1] - len(i.packed))) for i in items])
+                    )[1],
+                    hit,
+                    strict=True,
+                )
+            }
             for b, item in enumerate(items):
                 for kind, start, end in item.answers:
                     # A locate answer is judged by its point; the words before it are free.
@@ -293,14 +311,6 @@ def score(policy: Policy, builder: Builder, seed: int, screens: int, words: Synt
                         columns = [c for c in columns if any(q == c - 1 for q, _ in item.search)]
                     right.setdefault(kind, []).append(float(all(place[b, c] for c in columns)))
     return {kind: sum(v) / len(v) for kind, v in sorted(right.items())}
-
-
-def learning_rate(step: int, steps: int, peak: float, warmup: int, floor: float = 0.05) -> float:
-    """Linear warm-up, then cosine to `floor` of the peak."""
-    if step < warmup:
-        return peak * (step + 1) / warmup
-    share = (step - warmup) / max(1, steps - warmup)
-    return peak * (floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * min(1.0, share))))
 
 
 def train(out: Path, seed: int, steps: int, peak: float, ranks_count: int, every: int) -> dict[str, float]:
@@ -314,12 +324,14 @@ def train(out: Path, seed: int, steps: int, peak: float, ranks_count: int, every
         matrices = [p for p in policy.model.parameters() if p.dim() >= 2]
         vectors = [p for p in policy.model.parameters() if p.dim() < 2]
         optimizer = torch.optim.AdamW(
-            [{"params": matrices, "weight_decay": 0.05}, {"params": vectors, "weight_decay": 0.0}], lr=peak, betas=(0.9, 0.98)
+            [{"params": matrices, "weight_decay": 0.05}, {"params": vectors, "weight_decay": 0.0}],
+            lr=peak,
+            betas=(0.9, 0.98),
         )
         started, scores = time.process_time(), {}
         for step in range(steps):
             for group in optimizer.param_groups:
-                group["lr"] = learning_rate(step, steps, peak, 100)
+                group["lr"] = cosine(step, steps, peak, 100)
             items = ranks.share(step_items(builder, seed, step, words))
             optimizer.zero_grad()
             loss, figures = losses(policy, watch, builder, items)
@@ -334,7 +346,21 @@ def train(out: Path, seed: int, steps: int, peak: float, ranks_count: int, every
                 scores = score(policy, builder, seed, 48 if step + 1 < steps else 256, words)
                 print(f"step {step + 1}: " + " ".join(f"{k}={v:.3f}" for k, v in scores.items()), flush=True)
                 policy.save(out)
-                (out / "base.json").write_text(json.dumps({"seed": seed, "steps": step + 1, "planned": steps, "lr": peak, "scores": scores, "parameters": policy.parameters()}, indent=1, sort_keys=True) + "\n")
+                (out / "base.json").write_text(
+                    json.dumps(
+                        {
+                            "seed": seed,
+                            "steps": step + 1,
+                            "planned": steps,
+                            "lr": peak,
+                            "scores": scores,
+                            "parameters": policy.parameters(),
+                        },
+                        indent=1,
+                        sort_keys=True,
+                    )
+                    + "\n"
+                )
         return scores
 
     result: dict[str, float] = run_ranks(work, ranks_count)

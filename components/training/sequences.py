@@ -64,7 +64,9 @@ class Packed:
         return len(self.ids)
 
 
-def pack(prefix: Sequence[int], branches: Sequence[tuple[Sequence[int], Sequence[float]]], screens: Sequence[Screen]) -> Packed:
+def pack(
+    prefix: Sequence[int], branches: Sequence[tuple[Sequence[int], Sequence[float]]], screens: Sequence[Screen]
+) -> Packed:
     """Put `branches` (ids, weights) behind `prefix`. The loss of a pack is the loss of its parts (C19)."""
     ids = list(prefix)
     segments = [0] * len(prefix)

@@ -1,0 +1,73 @@
+"""Forked helpers for work that has no order: part k of n in process k, results back in order, nothing left behind."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from components.contracts.errors import SandboxError
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_PR_SET_PDEATHSIG = 1
+
+
+def fork_map(function: Callable[[list[T]], list[R]], items: Sequence[T], workers: int) -> list[R]:
+    """`function(part)` on `workers` parts (item i goes to part i mod workers); results in the order of `items`.
+
+    Part 0 runs in this process. The partition depends on `workers` alone, not on the machine. A worker that dies makes
+    the call fail with its traceback on stderr.
+    """
+    parts = [list(items[k::workers]) for k in range(workers)] if workers > 1 else [list(items)]
+    children = [_start(function, part) for part in parts[1:]]
+    try:
+        results = [function(parts[0])]
+    except BaseException:
+        for pid, _ in children:
+            os.kill(pid, signal.SIGKILL)
+        raise
+    finally:
+        returned = [_collect(pid, pipe) for pid, pipe in children]
+    if any(part is None for part in returned):
+        raise SandboxError(
+            "a worker process died", where="workers", remedy="see its traceback above; run the stage again"
+        )
+    results.extend(part for part in returned if part is not None)
+    out: list[R] = []
+    for i in range(len(items)):
+        out.append(results[i % len(parts)][i // len(parts)])
+    return out
+
+
+def _start(function: Callable[[list[T]], list[R]], part: list[T]) -> tuple[int, int]:
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(write)
+        return pid, read
+    code = 1
+    try:
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        os.close(read)
+        with os.fdopen(write, "wb") as pipe:
+            pickle.dump(function(part), pipe, protocol=pickle.HIGHEST_PROTOCOL)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _collect(pid: int, pipe: int) -> list[R] | None:
+    with os.fdopen(pipe, "rb") as handle:
+        data = handle.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return pickle.loads(data) if code == 0 else None

@@ -1,0 +1,110 @@
+"""Reads a curated corpus into packed sequences. Every sample is its own (prompt, response); a pack is one screenshot."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from components.contracts.desktop import Screen
+from components.contracts.errors import DataError
+from components.contracts.folding import ImagePart, Message, Part, TextPart
+from components.contracts.schemas import THINK_CLOSE, THINK_OPEN
+from components.training.engine import render_ids
+from components.training.sequences import Encoder, Packed, pack
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Sequences of one corpus, in the order of its file."""
+
+    items: tuple[Packed, ...]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+def load_corpus(path: Path, encoder: Encoder) -> Corpus:
+    """Read `samples.parquet` and `screens.parquet`. Errors name the file and the sample."""
+    from components.curation.corpora import read_corpus
+
+    rows, screens = read_corpus(path)
+    items = []
+    for row in rows:
+        try:
+            build = _click_pack if row["kind"] == "click_pack" else _agent_step
+            items.append(build(row, json.loads(row["messages"]), screens, encoder))
+        except (KeyError, ValueError, TypeError) as error:
+            raise DataError(
+                f"sample {row.get('sample_id')} cannot be read: {error!r}",
+                where=str(path),
+                remedy="run its curate stage again",
+            ) from error
+    if not items:
+        raise DataError("the corpus is empty", where=str(path), remedy="run its curate stage again")
+    return Corpus(tuple(items))
+
+
+def message_of(entry: Mapping[str, Any], screens: Mapping[str, Screen]) -> Message:
+    """One stored message: image parts by screen digest."""
+    parts: list[Part] = [
+        ImagePart(screens[p["image"]]) if "image" in p else TextPart(p["text"]) for p in entry["parts"]
+    ]
+    return Message(entry["role"], tuple(parts))
+
+
+def response_weights(text: str, ids: list[int], encoder: Encoder, mask_think: bool, weight: float) -> list[float]:
+    """Loss weights of a response and its end token; the interior of `<think>` is left out when `mask_think`."""
+    weights = [weight] * len(ids)
+    if mask_think and text.startswith(THINK_OPEN):
+        end = text.index(THINK_CLOSE)
+        inner = len(encoder.text(text[:end]))
+        opening = len(encoder.text(THINK_OPEN))
+        weights[opening:inner] = [0.0] * (inner - opening)
+    return weights
+
+
+def _response(text: str, encoder: Encoder, mask_think: bool, weight: float) -> tuple[list[int], list[float]]:
+    ids = [*encoder.text(text), encoder.close()[0]]
+    return ids, response_weights(text, ids, encoder, mask_think, weight)
+
+
+def _agent_step(row: Mapping[str, Any], messages: Any, screens: Mapping[str, Screen], encoder: Encoder) -> Packed:
+    prompt, shown = render_ids(encoder, [message_of(entry, screens) for entry in messages])
+    ids, weights = _response(row["response"], encoder, row["mask_think"], row["weight"])
+    return step_sequence(prompt, shown, ids, weights)
+
+
+def step_sequence(prompt: list[int], screens: list[Screen], response: list[int], weights: list[float]) -> Packed:
+    """One (prompt, response) sample as a sequence without branches."""
+    count = len(prompt) + len(response)
+    padded: NDArray[np.float32] = np.array([0.0] * len(prompt) + weights, np.float32)
+    return Packed(np.array(prompt + response, np.int64), np.zeros(count, np.int64), padded, tuple(screens))
+
+
+def _click_pack(row: Mapping[str, Any], pack_row: Any, screens: Mapping[str, Screen], encoder: Encoder) -> Packed:
+    """Several questions behind one screenshot; the click-only prompt stands in front, each question is a branch."""
+    screen = screens[pack_row["screen"]]
+    prefix, branches = click_prefix(pack_row["system"], screen, encoder), []
+    for item in pack_row["items"]:
+        question = click_question(item["instruction"], encoder)
+        ids, weights = _response(item["response"], encoder, row["mask_think"], row["weight"])
+        branches.append(([*question, *ids], [0.0] * len(question) + weights))
+    return pack(prefix, branches, [screen])
+
+
+def click_prefix(system: str, screen: Screen, encoder: Encoder) -> list[int]:
+    """System prompt and screenshot of a grounding question."""
+    return [
+        *encoder.open("system"), *encoder.text(system), *encoder.close(), *encoder.open("user"),
+        *encoder.image(encoder.grid.tokens(*screen.shape[:2])),
+    ]  # fmt: skip
+
+
+def click_question(instruction: str, encoder: Encoder) -> list[int]:
+    return [*encoder.text(instruction), *encoder.close(), *encoder.open("assistant")]

@@ -1,0 +1,421 @@
+"""Stage 5: online GRPO over live desktops.
+
+An iteration rolls out `group` episodes on each of a few tasks with the current weights, turns verified rewards into
+group advantages, and makes a few clipped policy-gradient steps on the step samples. Every sample carries the version
+of the weights that wrote it; an optimiser step raises the trainer's version, and samples older than `max_lag` versions
+are dropped and counted. All mathematics is in `grpo`; this file is the loop.
+
+Simplified against the recipe: rollouts and updates take turns in the same processes (the recipe overlaps them on
+separate hosts), so the lag comes from the minibatches of one iteration only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from components.contracts.digests import digest_tree, digest_value
+from components.contracts.params import Params, Rl
+from components.contracts.rng import stream
+from components.contracts.stage import StepContext
+from components.contracts.task import Task
+from components.harness.spec import HarnessSpec
+from components.rollout.episodes import DesktopFactory, Episode, EpisodeSettings, run_episodes
+from components.training import checkpoint, grpo
+from components.training.corpus import step_sequence
+from components.training.engine import LocalClient, response_logprobs
+from components.training.model import Policy
+from components.training.parallel import Ranks, run_ranks, sum_gradients
+from components.training.policy_lag import admit
+from components.training.samples import StepSample, check_sample
+from components.training.sequences import Packed, collate
+from components.training.sft import make_optimizer, write_checkpoint
+
+if TYPE_CHECKING:
+    import torch
+
+FORWARD_BATCH = 24
+"""Step samples per forward pass; a bound on memory, no influence on the result of a step but rounding."""
+
+
+def reward_of(episode: Episode, settings: Rl) -> float | None:
+    """Verified reward: success less a small price a call and a token, less the costs of bad endings.
+
+    None for an infrastructure failure: it is masked, never a zero.
+    """
+    if episode.ending == "infra_error":
+        return None
+    value = 0.0
+    if episode.success:
+        value = 1.0 - settings.call_cost * episode.calls - settings.token_cost * episode.tokens
+    if episode.unparsable:
+        value -= settings.unparsable_cost
+    if episode.ending != "terminated":
+        value -= settings.timeout_cost
+    return value
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A step sample with its tensors' source and its trajectory's advantage."""
+
+    step: StepSample
+    packed: Packed
+    advantage: float
+    share: float
+    """1 / steps of its trajectory: a trajectory counts once."""
+
+
+def choose_tasks(tasks: Sequence[Task], settings: Rl, seed: int, iteration: int) -> list[Task]:
+    """Tasks of an iteration: skills in turn (every skill as often as any other), a seeded task within the skill."""
+    skills = sorted({task.skill for task in tasks})
+    order: list[str] = []
+    for block in range((iteration + 1) * settings.tasks_per_iteration // len(skills) + 2):
+        names = list(skills)
+        stream(seed, "rl", f"skills-{block}").shuffle(names)
+        order.extend(names)
+    start = iteration * settings.tasks_per_iteration
+    chosen = []
+    for place, skill in enumerate(order[start : start + settings.tasks_per_iteration]):
+        pool = [task for task in tasks if task.skill == skill]
+        chosen.append(stream(seed, "rl", f"task-{iteration}-{place}").choice(pool))
+    return chosen
+
+
+@dataclass
+class GroupFigures:
+    """Sums over an iteration's episodes and groups; additive over ranks."""
+
+    episodes: float = 0.0
+    success: float = 0.0
+    reward: float = 0.0
+    calls: float = 0.0
+    tokens: float = 0.0
+    terminal: float = 0.0
+    acting: float = 0.0
+    infra: float = 0.0
+    groups: float = 0.0
+    flat: float = 0.0
+    all_fail: float = 0.0
+    too_old: float = 0.0
+    samples: float = 0.0
+
+    def metrics(self) -> dict[str, float]:
+        n, groups = max(1.0, self.episodes), max(1.0, self.groups)
+        return {
+            "success": self.success / n, "reward": self.reward / n, "calls": self.calls / n, "tokens": self.tokens / n,
+            "gui_share": 1.0 - self.terminal / max(1.0, self.acting), "infra_errors": self.infra,
+            "groups_without_signal": self.flat / groups, "groups_all_failed": self.all_fail / groups,
+            "samples": self.samples, "samples_too_old": self.too_old,
+        }  # fmt: skip
+
+
+def samples_of(
+    groups: Sequence[Sequence[Episode]], settings: Rl, version: int, seed: int, iteration: int, cap: int
+) -> tuple[list[list[Sample]], GroupFigures]:
+    """Trajectories with a non-zero advantage as lists of samples, at most `cap` samples in all (whole trajectories)."""
+    figures = GroupFigures()
+    trajectories: list[list[Sample]] = []
+    for episodes in groups:
+        rewards = [reward_of(e, settings) for e in episodes]
+        scored = [e for e, r in zip(episodes, rewards, strict=True) if r is not None]
+        _count(figures, episodes, rewards)
+        if not any(e.success for e in scored) and settings.drop_all_fail:
+            figures.all_fail += 1
+            continue
+        if grpo.group_signal([rewards]).without_signal:
+            figures.flat += 1
+            continue
+        for episode, advantage in zip(episodes, grpo.advantages(rewards, settings.advantage), strict=True):
+            if advantage is None or abs(advantage) < 1e-9:
+                continue
+            trajectories.append(_trajectory(episode, advantage, version, iteration))
+    stream(seed, "rl", f"order-{iteration}").shuffle(trajectories)
+    kept, total = [], 0
+    for trajectory in trajectories:
+        if total + len(trajectory) <= cap:
+            kept.append(trajectory)
+            total += len(trajectory)
+    figures.samples = float(total)
+    return kept, figures
+
+
+def _count(figures: GroupFigures, episodes: Sequence[Episode], rewards: Sequence[float | None]) -> None:
+    figures.groups += 1
+    for episode, reward in zip(episodes, rewards, strict=True):
+        if reward is None:
+            figures.infra += 1
+            continue
+        figures.episodes += 1
+        figures.success += episode.success
+        figures.reward += reward
+        figures.calls += episode.calls
+        figures.tokens += episode.tokens
+        channels = [step.channel for step in episode.steps]
+        figures.terminal += channels.count("terminal")
+        figures.acting += channels.count("terminal") + channels.count("gui")
+
+
+def _trajectory(episode: Episode, advantage: float, version: int, iteration: int) -> list[Sample]:
+    out = []
+    for index, step in enumerate(episode.steps):
+        done = step.completion
+        sample = check_sample(
+            StepSample(
+                prompt_ids=done.prompt_ids, response_ids=done.response_ids, logprobs=done.logprobs,
+                mask=(1,) * len(done.response_ids), policy_version=version, trajectory_id=f"{iteration}/{episode.index}",
+                group_id=f"{episode.task.task_id}@{version}", step=index,
+            )
+        )  # fmt: skip
+        weights = [1.0 / len(done.response_ids)] * len(done.response_ids)
+        packed = step_sequence(list(done.prompt_ids), list(done.screens), list(done.response_ids), weights)
+        out.append(Sample(sample, packed, advantage, 1.0 / len(episode.steps)))
+    return out
+
+
+def minibatches(trajectories: Sequence[list[Sample]], size: int, count: int) -> list[list[Sample]]:
+    """`count` batches of whole trajectories with about `size` samples each; some may be empty."""
+    out: list[list[Sample]] = [[] for _ in range(count)]
+    for trajectory in trajectories:
+        smallest = min(range(count), key=lambda k: (len(out[k]) >= size, len(out[k]), k))
+        out[smallest].extend(trajectory)
+    return out
+
+
+class RlLoop:
+    """The loop of one rank. All ranks hold the same weights after every step."""
+
+    def __init__(
+        self, params: Params, start: Path, tasks: Sequence[Task], harness: HarnessSpec, factory: DesktopFactory,
+        out: Path, ctx: StepContext, ranks: Ranks, identity: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        self.settings, self.params = params.rl, params
+        self.tasks, self.factory = tasks, factory
+        self.out, self.ctx, self.ranks, self.identity = out, ctx, ranks, identity
+        self.policy = Policy.load(start)
+        self.client = LocalClient(self.policy, params.model.max_new_tokens, seed=ctx.seed)
+        self.episodes = EpisodeSettings(
+            harness, params.context, params.model, params.rl.max_steps, params.rl.temperature
+        )
+        self.optimizer = make_optimizer(self.policy, self.settings.lr, 0.0)
+        self.version = 0
+        self.curves: list[dict[str, float]] = []
+        self.tokens_out = self.tokens_trained = 0.0
+
+    def run(self) -> dict[str, float]:
+        first = self.resume()
+        lead = self.ranks.rank == 0
+        for iteration in range(first, self.settings.iterations):
+            row = self.iterate(iteration)
+            self.curves.append({"step": iteration + 1, **{k: round(v, 6) for k, v in row.items()}})
+            if lead:
+                for name, value in row.items():
+                    self.ctx.events.metric(name, value, iteration + 1)
+                self.ctx.events.progress(iteration + 1, self.settings.iterations, "iterations")
+            if (iteration + 1) % self.settings.checkpoint_every == 0 and iteration + 1 < self.settings.iterations:
+                self.save(iteration + 1)
+        n = self.policy.parameters()
+        flops = 6.0 * n * self.tokens_trained + 2.0 * n * self.tokens_out
+        if lead:
+            self.ctx.events.ledger("train", tokens=self.tokens_trained, flops=flops)
+            record = {
+                "stage": self.ctx.stage,
+                "steps": self.settings.iterations,
+                "updates": self.version,
+                **self.identity,
+            }
+            write_checkpoint(self.policy, self.out, record, self.curves)
+        last = self.curves[-1] if self.curves else {}
+        return {**{k: v for k, v in last.items() if k != "step"}, "flops": flops}
+
+    # -- one iteration -------------------------------------------------------------------------------------
+
+    def iterate(self, iteration: int) -> dict[str, float]:
+        tasks = choose_tasks(self.tasks, self.settings, self.ctx.seed, iteration)
+        self.client.version = self.version
+        mine = self.ranks.share(list(enumerate(tasks)))
+        attempts = [task for _, task in mine for _ in range(self.settings.group)]
+        noise = f"rl/{iteration}/{self.ranks.rank}"
+        self.policy.model.eval()
+        done = run_episodes(attempts, self.client, self.episodes, self.factory, noise=noise)
+        groups = [done[k : k + self.settings.group] for k in range(0, len(done), self.settings.group)]
+        trajectories, figures = samples_of(
+            groups, self.settings, self.version, self.ctx.seed, iteration, self.settings.max_samples // self.ranks.size
+        )
+        update = self.update(iteration, trajectories, figures)
+        totals = self._sum(list(vars(figures).values()))
+        whole = GroupFigures(*totals)
+        self.tokens_out += whole.tokens
+        return {**whole.metrics(), **update}
+
+    def update(self, iteration: int, trajectories: Sequence[list[Sample]], figures: GroupFigures) -> dict[str, float]:
+        """A few clipped steps on this iteration's samples; every rank makes the same number of steps."""
+        settings = self.settings
+        largest = max(self.ranks.gather(sum(len(t) for t in trajectories)))
+        per_rank = max(1, settings.minibatch // self.ranks.size)
+        count = -(-largest // per_rank)
+        lr = self._learning_rate(iteration)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        old = self._trainer_logprobs([s for t in trajectories for s in t], iteration)
+        sums = [0.0] * 6
+        batches = minibatches(trajectories, per_rank, count) if count else []
+        start_version = self.version
+        for batch in batches:
+            fresh = [s for s in batch if admit(s.step.versions, self.version, settings.max_lag).accept]
+            figures.too_old += len(batch) - len(fresh)
+            part = self.optimiser_step(fresh, old)
+            sums = [a + b for a, b in zip(sums, part, strict=True)]
+        tokens, clipped, ratio_sum, loss, capped, misfit = self._sum(sums)
+        self.tokens_trained += tokens
+        n = max(1.0, tokens)
+        return {
+            "lr": lr, "updates": float(self.version - start_version), "lag": float(max(0, self.version - start_version - 1)),
+            "clip_share": clipped / n, "mean_ratio": ratio_sum / n if tokens else 1.0, "loss": loss / max(1, count),
+            "tis_capped": capped / n, "logprob_misfit": misfit / n,
+        }  # fmt: skip
+
+    def _trainer_logprobs(self, samples: Sequence[Sample], iteration: int) -> dict[int, torch.Tensor]:
+        """log p of the sampled tokens under the trainer's weights before the update; checked against the sampler's."""
+        import numpy as np
+        import torch
+
+        out: dict[int, torch.Tensor] = {}
+        with torch.no_grad():
+            for start in range(0, len(samples), FORWARD_BATCH):
+                part = samples[start : start + FORWARD_BATCH]
+                values, rows, _ = self._logprobs(part)
+                for k, sample in enumerate(part):
+                    out[id(sample)] = values[rows == k].detach().clone()
+        if samples:
+            trainer = np.concatenate([out[id(s)].numpy() for s in samples])
+            sampler = np.concatenate([np.array(s.step.logprobs) for s in samples])
+            grpo.importance_weights(trainer, sampler, self.settings.tis_cap, first_update_after_sync=True)
+        return out
+
+    def _logprobs(self, part: Sequence[Sample]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """(tokens,) log-probabilities at the sampling temperature, their sample index, their per-token weight."""
+        batch = collate(self.policy, [s.packed for s in part])
+        features = self.policy.image_features(batch.patches, batch.sizes) if batch.patches is not None else None
+        hidden = self.policy.hidden(batch.ids, batch.positions, batch.mask, features)
+        logits = self.policy.logits(hidden[batch.rows, batch.columns])
+        return (
+            response_logprobs(self.policy, logits, batch.targets, self.settings.temperature),
+            batch.rows,
+            batch.weights,
+        )
+
+    def optimiser_step(self, samples: Sequence[Sample], old: Mapping[int, torch.Tensor]) -> list[float]:
+        """One step over all ranks. Returns sums: tokens, clipped, ratio, loss, capped importance weights, misfit."""
+        import torch
+
+        settings = self.settings
+        self.optimizer.zero_grad(set_to_none=True)
+        weight = sum(s.share for s in samples)
+        sums = [0.0] * 6
+        for start in range(0, len(samples), FORWARD_BATCH):
+            part = samples[start : start + FORWARD_BATCH]
+            new, rows, token_weights = self._logprobs(part)
+            before = torch.cat([old[id(s)] for s in part])
+            sampler = torch.cat([torch.tensor(s.step.logprobs) for s in part])
+            advantage = torch.tensor([s.advantage for s in part])[rows]
+            share = torch.tensor([s.share for s in part])[rows] * token_weights
+            importance = torch.exp((before - sampler).clamp(max=grpo.MAX_LOG_RATIO))
+            capped = importance.clamp(max=settings.tis_cap)
+            ratio = torch.exp((new - before).clamp(max=grpo.MAX_LOG_RATIO))
+            clipped = ratio.clamp(1.0 - settings.clip_low, 1.0 + settings.clip_high)
+            objective = torch.minimum(ratio * advantage, clipped * advantage)
+            loss = -(capped * objective * share).sum()
+            loss.backward()
+            out_of_range = (ratio.detach() != clipped.detach()).float().sum()
+            sums = [
+                a + float(b) for a, b in zip(sums, (
+                    len(new), out_of_range, ratio.detach().sum(), loss.detach(), (importance > settings.tis_cap).float().sum(),
+                    (before - sampler).abs().sum(),
+                ), strict=True)
+            ]  # fmt: skip
+        whole = sum_gradients(self.ranks, self.policy.model.parameters(), weight)
+        if whole > 0:
+            torch.nn.utils.clip_grad_norm_(self.policy.model.parameters(), settings.clip_norm)
+            self.optimizer.step()
+            self.version += 1
+        return sums
+
+    def _learning_rate(self, iteration: int) -> float:
+        """Linear warm-up, then linear to `lr_final` of the peak."""
+        s = self.settings
+        if iteration < s.warmup:
+            return s.lr * (iteration + 1) / s.warmup
+        share = (iteration - s.warmup) / max(1, s.iterations - 1 - s.warmup)
+        return s.lr * (1.0 + (s.lr_final - 1.0) * min(1.0, share))
+
+    def _sum(self, values: Sequence[float]) -> list[float]:
+        import torch
+
+        total = torch.tensor(list(values), dtype=torch.float64)
+        self.ranks.sum(total)
+        return [float(v) for v in total]
+
+    # -- state ---------------------------------------------------------------------------------------------
+
+    def save(self, iteration: int) -> None:
+        if self.ranks.rank == 0:
+            extra = {
+                "curves": self.curves,
+                "version": self.version,
+                "tokens_out": self.tokens_out,
+                "tokens_trained": self.tokens_trained,
+            }
+
+            def state(folder: Path) -> None:
+                checkpoint.save_state(folder, model=self.policy.model, optimizer=self.optimizer, extra=extra, rng=False)
+
+            checkpoint.save(self.ctx.work, iteration, state, self.identity)
+        self.ranks.gather(iteration)
+
+    def resume(self) -> int:
+        newest, warnings = checkpoint.latest(self.ctx.work)
+        if self.ranks.rank == 0:
+            for warning in warnings:
+                self.ctx.events.note(warning)
+        if newest is None:
+            return 0
+        checkpoint.load(newest.path)
+        checkpoint.require_same(newest.meta, self.identity, where=str(newest.path))
+        extra = checkpoint.load_state(newest.path, model=self.policy.model, optimizer=self.optimizer)
+        self.curves, self.version = list(extra["curves"]), int(extra["version"])
+        self.tokens_out, self.tokens_trained = float(extra["tokens_out"]), float(extra["tokens_trained"])
+        if self.ranks.rank == 0:
+            self.ctx.events.note(f"resumed at iteration {newest.step}")
+        return newest.step
+
+
+def train_rl(
+    params: Params,
+    start: Path,
+    tasks: Sequence[Task],
+    harness: HarnessSpec,
+    factory: DesktopFactory,
+    out: Path,
+    ctx: StepContext,
+) -> dict[str, float]:
+    """Run the stage over `ctx.workers` ranks and write its checkpoint directory."""
+    identity = {
+        "params_digest": digest_value(
+            [
+                params.rl.model_dump(mode="json"),
+                params.context.model_dump(mode="json"),
+                params.model.model_dump(mode="json"),
+            ]
+        ),
+        "data_digest": digest_value([digest_tree(start), sorted(t.task_id for t in tasks), harness.digest]),
+        "seed": ctx.seed,
+    }
+
+    def work(ranks: Ranks) -> dict[str, float]:
+        return RlLoop(params, start, tasks, harness, factory, out, ctx, ranks, identity).run()
+
+    result: dict[str, float] = run_ranks(work, ctx.workers)
+    return result

@@ -1,0 +1,259 @@
+"""One supervised loop for stages 1 to 4: plain next-token loss, budgets in steps, resumable bit for bit.
+
+The batch of a step is a function of (seed, stage, step): which source it comes from (the stage's corpus, or replay of
+base questions, grounding packs or GUI steps) and which items. A killed stage goes on at its last checkpoint and ends
+with the same weights as an undisturbed one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from components.contracts.digests import canonical_json, digest_tree, digest_value
+from components.contracts.params import Sft
+from components.contracts.rng import stream
+from components.contracts.stage import StepContext
+from components.training import checkpoint
+from components.training.corpus import Corpus, load_corpus
+from components.training.model import Policy
+from components.training.parallel import Ranks, run_ranks, sum_gradients
+from components.training.schedule import cosine
+from components.training.sequences import Encoder, Packed, collate, token_losses
+
+if TYPE_CHECKING:
+    import torch
+
+ItemSource = Callable[[str, int], Packed]
+"""(stream item name, index) -> one sequence."""
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """Source of a step's batch and the item indices within it."""
+
+    source: str
+    items: tuple[int, ...]
+
+
+def plan_steps(settings: Sft, seed: int, stage: str, size: int) -> list[PlannedStep]:
+    """The whole stage's batches: a pure function of its arguments.
+
+    Replay steps are spread evenly (their shares are exact, not random). The corpus is walked in seeded epochs.
+    """
+    shares = {"base": settings.replay_base, "grounding": settings.replay_grounding, "gui": settings.replay_gui}
+    owed = dict.fromkeys(shares, 0.0)
+    order: list[int] = []
+    epoch = 0
+    plan: list[PlannedStep] = []
+    counters = dict.fromkeys(shares, 0)
+    for _ in range(settings.steps):
+        for name, share in shares.items():
+            owed[name] += share
+        name = max(owed, key=lambda n: owed[n])
+        if owed[name] >= 1.0:
+            owed[name] -= 1.0
+            start = counters[name]
+            counters[name] += settings.batch
+            plan.append(PlannedStep(name, tuple(range(start, start + settings.batch))))
+            continue
+        while len(order) < settings.batch:
+            block = list(range(size))
+            stream(seed, stage, f"epoch-{epoch}").shuffle(block)
+            order.extend(block)
+            epoch += 1
+        plan.append(PlannedStep("corpus", tuple(order[: settings.batch])))
+        del order[: settings.batch]
+    return plan
+
+
+def make_optimizer(policy: Policy, lr: float, weight_decay: float) -> torch.optim.AdamW:
+    """AdamW (0.9, 0.98); weight decay on matrices only."""
+    import torch
+
+    matrices = [p for p in policy.model.parameters() if p.dim() >= 2]
+    vectors = [p for p in policy.model.parameters() if p.dim() < 2]
+    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.98))
+
+
+@dataclass(frozen=True)
+class SftInputs:
+    """Directories of a stage's inputs. `grounding` and `gui` are replayed corpora, absent where the stage has none."""
+
+    checkpoint: Path
+    corpus: Path
+    grounding: Path | None = None
+    gui: Path | None = None
+
+    def digest(self) -> str:
+        return digest_value(
+            [digest_tree(p) if p else "" for p in (self.checkpoint, self.corpus, self.grounding, self.gui)]
+        )
+
+
+def train_sft(settings: Sft, inputs: SftInputs, out: Path, ctx: StepContext) -> dict[str, float]:
+    """Train one stage and write its checkpoint directory. Returns the last loss, steps, tokens and nominal FLOPs."""
+    identity = {
+        "params_digest": digest_value(settings.model_dump(mode="json")),
+        "data_digest": inputs.digest(),
+        "seed": ctx.seed,
+    }
+
+    def work(ranks: Ranks) -> dict[str, float]:
+        return _Loop(settings, inputs, out, ctx, ranks, identity).run()
+
+    result: dict[str, float] = run_ranks(work, ctx.workers)
+    return result
+
+
+class _Loop:
+    def __init__(
+        self, settings: Sft, inputs: SftInputs, out: Path, ctx: StepContext, ranks: Ranks, identity: Mapping[str, Any]
+    ) -> None:
+        self.settings, self.out, self.ctx, self.ranks, self.identity = settings, out, ctx, ranks, identity
+        self.policy = Policy.load(inputs.checkpoint)
+        self.encoder = Encoder(self.policy)
+        self.corpora: dict[str, Corpus] = {"corpus": load_corpus(inputs.corpus, self.encoder)}
+        if inputs.grounding and settings.replay_grounding:
+            self.corpora["grounding"] = load_corpus(inputs.grounding, self.encoder)
+        if inputs.gui and settings.replay_gui:
+            self.corpora["gui"] = load_corpus(inputs.gui, self.encoder)
+        self.replay = _base_source(self.policy, ctx.seed, ctx.stage)
+        self.optimizer = make_optimizer(self.policy, settings.lr, settings.weight_decay)
+        self.curves: list[dict[str, float]] = []
+        self.tokens = 0
+
+    def batch(self, planned: PlannedStep) -> Sequence[Packed]:
+        mine = self.ranks.share(list(planned.items))
+        if planned.source == "base":
+            return [self.replay("replay", i) for i in mine]
+        corpus = self.corpora[planned.source]
+        if planned.source == "corpus":
+            return [corpus.items[i] for i in mine]
+        order = stream(self.ctx.seed, self.ctx.stage, f"replay-{planned.source}")
+        offset = order.randrange(len(corpus))
+        stride = 7919
+        return [corpus.items[(offset + i * stride) % len(corpus)] for i in mine]
+
+    def run(self) -> dict[str, float]:
+        plan = plan_steps(self.settings, self.ctx.seed, self.ctx.stage, len(self.corpora["corpus"]))
+        first = self.resume()
+        lead = self.ranks.rank == 0
+        loss = self.curves[-1]["loss"] if self.curves else 0.0
+        sums = [0.0, 0.0]
+        for step in range(first, len(plan)):
+            lr = cosine(step, len(plan), self.settings.lr, self.settings.warmup)
+            for group in self.optimizer.param_groups:
+                group["lr"] = lr
+            total, weight, tokens = self.step(self.batch(plan[step]))
+            self.tokens += tokens
+            if plan[step].source == "corpus":
+                sums = [sums[0] + total, sums[1] + weight]
+            if (step + 1) % self.settings.log_every == 0 or step + 1 == len(plan):
+                loss = sums[0] / sums[1] if sums[1] else loss
+                sums = [0.0, 0.0]
+                self.curves.append({"step": step + 1, "loss": round(loss, 6), "lr": round(lr, 9)})
+                if lead:
+                    self.ctx.events.metric("loss", loss, step + 1)
+                    self.ctx.events.metric("lr", lr, step + 1)
+                    self.ctx.events.progress(step + 1, len(plan), "steps")
+                if (step + 1) % self.settings.checkpoint_every == 0 and step + 1 < len(plan):
+                    self.save(step + 1)
+        if lead:
+            self.write(loss)
+        flops = 6.0 * self.policy.parameters() * self.tokens
+        if lead:
+            self.ctx.events.ledger("train", tokens=float(self.tokens), flops=flops)
+        return {"loss": loss, "steps": float(len(plan)), "tokens": float(self.tokens), "flops": flops}
+
+    def step(self, items: Sequence[Packed]) -> tuple[float, float, int]:
+        """One optimiser step over all ranks: (summed loss, summed weight, trained tokens), over the whole batch."""
+        import torch
+
+        self.optimizer.zero_grad(set_to_none=True)
+        total, weight, count = torch.zeros(()), 0.0, 0
+        if items:
+            batch = collate(self.policy, items)
+            losses, _ = token_losses(self.policy, batch)
+            total = (losses * batch.weights).sum()
+            weight, count = float(batch.weights.sum()), len(losses)
+            total.backward()
+        whole = sum_gradients(self.ranks, self.policy.model.parameters(), weight)
+        torch.nn.utils.clip_grad_norm_(self.policy.model.parameters(), self.settings.clip_norm)
+        self.optimizer.step()
+        figures = torch.tensor([float(total.detach()), float(count)], dtype=torch.float64)
+        self.ranks.sum(figures)
+        return float(figures[0]), whole, int(figures[1])
+
+    # -- state ---------------------------------------------------------------------------------------------
+
+    def save(self, step: int) -> None:
+        """Every rank waits: nobody runs ahead of a checkpoint that is not on disk."""
+        if self.ranks.rank == 0:
+
+            def state(folder: Path) -> None:
+                checkpoint.save_state(
+                    folder,
+                    model=self.policy.model,
+                    optimizer=self.optimizer,
+                    extra={"curves": self.curves, "tokens": self.tokens},
+                    rng=False,
+                )
+
+            checkpoint.save(self.ctx.work, step, state, self.identity)
+        self.ranks.gather(step)
+
+    def resume(self) -> int:
+        newest, warnings = checkpoint.latest(self.ctx.work)
+        if self.ranks.rank == 0:
+            for warning in warnings:
+                self.ctx.events.note(warning)
+        if newest is None:
+            return 0
+        checkpoint.load(newest.path)
+        checkpoint.require_same(newest.meta, self.identity, where=str(newest.path))
+        extra = checkpoint.load_state(newest.path, model=self.policy.model, optimizer=self.optimizer)
+        self.curves, self.tokens = list(extra["curves"]), int(extra["tokens"])
+        if self.ranks.rank == 0:
+            self.ctx.events.note(f"resumed at step {newest.step}")
+        return newest.step
+
+    def write(self, loss: float) -> None:
+        write_checkpoint(
+            self.policy,
+            self.out,
+            {"stage": self.ctx.stage, "steps": self.settings.steps, "loss": round(loss, 6), **self.identity},
+            self.curves,
+        )
+
+
+def write_checkpoint(
+    policy: Policy, out: Path, record: Mapping[str, Any], curves: Sequence[Mapping[str, float]]
+) -> None:
+    """The stage's output: weights, tokenizer, `record.json` and `curves.jsonl`. No times: equal runs give equal bytes."""
+    with checkpoint.atomic_dir(out) as folder:
+        policy.save(folder)
+        (folder / "record.json").write_text(canonical_json({**record, "parameters": policy.parameters()}) + "\n")
+        (folder / "curves.jsonl").write_text("".join(json.dumps(row, sort_keys=True) + "\n" for row in curves))
+
+
+def _base_source(policy: Policy, seed: int, stage: str) -> ItemSource:
+    """Fresh base questions, one packed screen an index."""
+    from components.sandbox.minidesk.synth import synth_screen
+    from components.training import base_data
+    from components.training.make_base import GLUE, QUESTIONS, Builder, base_words
+
+    builder, words = Builder(policy), base_words()
+
+    def make(name: str, index: int) -> Packed:
+        rng = stream(seed, stage, f"{name}-{index}")
+        screen = synth_screen(rng, words)
+        task_first = index % 4 == 3
+        asked = base_data.questions(rng, screen, words, GLUE, 1 if task_first else QUESTIONS)
+        return builder.item(screen, asked, task_first).packed
+
+    return make
