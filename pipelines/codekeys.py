@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 from components.contracts.digests import canonical_json, digest_bytes, digest_value
@@ -230,7 +230,7 @@ def _calls_import_module(tree: ast.Module) -> bool:
     return any(_names_import_module(node) and not _is_import_call(node) for node in ast.walk(tree))
 
 
-@lru_cache(maxsize=None)
+@cache
 def version(distribution: str) -> str:
     """Installed public version (a local part such as `+cpu` names a build, not another release); "none" if absent."""
     from importlib.metadata import PackageNotFoundError
@@ -252,7 +252,8 @@ def code_keys(
     cache = _read_cache(cache_file)
     made = {path for stage in stages.values() for path in stage.outputs.values()}
     given = {path for stage in stages.values() for path in stage.inputs.values()} - made
-    code = CodeBase(root, packages, tuple(root / path for path in given), dict(cache))
+    own = {stage.function.split(".")[0] for stage in stages.values()}  # a test's toy stages live elsewhere
+    code = CodeBase(root, tuple(sorted({*packages, *own})), tuple(root / path for path in given), dict(cache))
     keys: dict[str, str] = {}
     by_function: dict[str, str] = {}
     for name, stage in stages.items():
@@ -260,7 +261,9 @@ def code_keys(
             by_function[stage.function] = code.key(stage.function)
         keys[name] = by_function[stage.function]
     if cache_file and code.cache != cache:
-        _write_atomically(cache_file, canonical_json({k: [s.digest, s.imports, s.dynamic] for k, s in code.cache.items()}))
+        _write_atomically(
+            cache_file, canonical_json({k: [s.digest, s.imports, s.dynamic] for k, s in code.cache.items()})
+        )
     return keys
 
 
@@ -296,3 +299,11 @@ def read_code_keys(path: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     return dict(line.split(": ", 1) for line in lines if ": " in line and not line.startswith("#"))
+
+
+@cache
+def code_key(stage: str) -> str:
+    """The code key of one stage of the recipe, of the code that is running. Raises KeyError for an unknown stage."""
+    from pipelines.registry import STAGES
+
+    return code_keys({stage: STAGES[stage]}, Path(__file__).resolve().parents[1])[stage]

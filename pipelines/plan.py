@@ -124,6 +124,8 @@ def _same(old: Any, new: Any) -> bool:
             return False
     if isinstance(old, list) and isinstance(new, list | tuple):
         return len(old) == len(new) and all(_same(a, b) for a, b in zip(old, new, strict=True))
-    return type(old) is type(new) and old == new or (
-        not isinstance(old, bool) and not isinstance(new, bool) and old == new
+    return (
+        type(old) is type(new)
+        and old == new
+        or (not isinstance(old, bool) and not isinstance(new, bool) and old == new)
     )

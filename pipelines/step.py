@@ -1,7 +1,7 @@
 """One stage, run: the frame that DVC, the fork server and a person at a console all use.
 
 `run_stage` resolves parameters and inputs, gives the stage its key, its work directory and its event sink, calls its
-function and records what came out. The result depends on nothing else, so a stage gives the same bytes alone and in a run.
+function and records what came out. The result depends on nothing else: a stage gives the same bytes alone and in a run.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from pipelines.codekeys import code_keys
 from pipelines.dvcfiles import Content, content
 from pipelines.registry import StageDef
 from pipelines.stage_params import sections, stage_params
-from pipelines.workspace import SOURCE, Workspace, registry, stage_named
+from pipelines.workspace import SOURCE, Workspace, find_workspace, registry, stage_named
 
 MANUAL = "manual"
 """The run that takes the events of stages started outside of `cowork run`."""
 WORKERS = 2
-"""Processes a stage may use. A fixed number, not the machine's: results must not depend on it, and two is measured best."""
+"""Processes a stage may use. Fixed, not the machine's number: results must not depend on it. Two was measured best."""
 
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "NUMEXPR_NUM_THREADS": "1",
@@ -90,7 +90,7 @@ def read_inputs(workspace: Workspace, stage: StageDef, stages: Mapping[str, Stag
 
 
 def work_directory(workspace: Workspace, stage: str, key: str) -> Path:
-    """The place of a stage's unfinished state under this key. State of other keys can never be resumed and is removed."""
+    """Where a stage's unfinished state lies under this key. State of other keys cannot be resumed and is removed."""
     target = workspace.work / stage / key.partition(":")[2]
     for other in target.parent.glob("*"):
         if other != target:
@@ -167,12 +167,19 @@ def main(name: str, workspace: Workspace, run_dir: Path | None, unconfined: bool
         return 1
 
 
-if __name__ == "__main__":
-    from pipelines.workspace import find_workspace
-
+def main_here(stage: str) -> int:
+    """`main` as the environment says: COWORK_RUN_DIR (who asked; output then goes to its log), COWORK_UNCONFINED."""
     run_text = os.environ.get("COWORK_RUN_DIR")
-    raise SystemExit(
-        main(
-            sys.argv[1], find_workspace(), Path(run_text) if run_text else None, os.environ.get("COWORK_UNCONFINED") == "1"
-        )
-    )
+    run_dir = Path(run_text) if run_text else None
+    if run_dir:
+        log = run_dir / "logs" / f"{stage}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        for standard in (1, 2):
+            os.dup2(descriptor, standard)
+        os.close(descriptor)
+    return main(stage, find_workspace(), run_dir, os.environ.get("COWORK_UNCONFINED") == "1")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main_here(sys.argv[1]))

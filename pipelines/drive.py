@@ -1,0 +1,339 @@
+"""`cowork run` and `cowork rerun`: check, plan, let DVC do it, show it, and say what came of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from components.contracts.errors import CoworkError, OrchestrationError, ParamsError
+from components.contracts.load_params import edit_text, load_params, parse_set
+from components.contracts.params import Params
+from components.tracking.lineage import RunRecord
+from pipelines import doctor, records
+from pipelines.codekeys import code_keys, write_code_keys
+from pipelines.console import Picture, open_picture, seconds_text
+from pipelines.dvcfiles import read_lock
+from pipelines.follow import Follower
+from pipelines.plan import Plan, Planned, make_plan
+from pipelines.registry import StageDef
+from pipelines.runlock import run_lock
+from pipelines.session import Session
+from pipelines.workspace import SOURCE, Workspace, find_workspace, profile_path, registry, side_workspace, stage_named
+
+Say = Callable[[str], None]
+TAIL_LINES = 20
+SHIP_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for. `only`: bring this stage and what it needs up to date. `force`: run this one regardless."""
+
+    profile: str = ""
+    sets: tuple[str, ...] = ()
+    only: str = ""
+    force: str = ""
+    unconfined: bool = False
+    wait: float = 60.0
+    as_json: bool = False
+    ship: bool = True
+
+
+@dataclass
+class Outcome:
+    """How it ended. `status`: finished, nothing (to do), failed, killed."""
+
+    status: str
+    run_id: str = ""
+    failed: str = ""
+    code: int = 0
+    executed: list[str] = field(default_factory=list)
+    reused: list[str] = field(default_factory=list)
+
+
+# What to run, and with which parameters.
+
+
+def open_workspace(profile: str, sets: Sequence[str], say: Say) -> Workspace:
+    """The recipe folder for these options.
+
+    Without a profile: the repository, `--set` edits its params.yaml in place (comments stay). With one: a folder of
+    its own under `.cowork/profiles`, so that no outputs are replaced. Raises ParamsError before anything is written.
+    """
+    main = find_workspace()
+    active = load_params(main.params_file)
+    if profile and profile != active.profile:
+        path = profile_path(profile)
+        text = _with_sets(path.read_text(encoding="utf-8"), sets, path)
+        side = side_workspace(main, path.stem, text)
+        say(f"profile {path.stem}: a recipe folder of its own, {side.root.relative_to(main.root)}")
+        return side
+    if sets:
+        before = main.params_file.read_text(encoding="utf-8")
+        after = _with_sets(before, sets, main.params_file)
+        if after != before:
+            main.params_file.write_text(after, encoding="utf-8")
+            say(f"params.yaml: set {', '.join(sets)} (git diff params.yaml shows it)")
+    return main
+
+
+def _with_sets(text: str, sets: Sequence[str], path: Path) -> str:
+    load_params(path, sets)  # refuses what does not fit, before a byte is written
+    for item in sets:
+        key, value = parse_set(item)
+        text = edit_text(text, key, value, path.name)
+    return text
+
+
+def check_runnable(workspace: Workspace, params: Params, stages: Mapping[str, StageDef]) -> None:
+    """Raises ParamsError for a profile whose base model is not here (`desktop`, `b200`: figures only)."""
+    given = {path for stage in stages.values() for path in stage.inputs.values()}
+    if params.model.base not in given and given:
+        raise ParamsError(
+            f"model.base is {params.model.base}, which is not a checkpoint of this repository",
+            where=f"profile {params.profile}",
+            remedy="this profile records the figures of a larger deployment and is not run here yet; see README.md",
+        )
+
+
+def refresh_keys(workspace: Workspace, stages: Mapping[str, StageDef]) -> dict[str, str]:
+    keys = code_keys(stages, SOURCE, cache_file=workspace.state / "codekeys.json")
+    write_code_keys(workspace.codekeys_file, keys)
+    return keys
+
+
+def ancestors(stages: Mapping[str, StageDef], name: str) -> list[str]:
+    """The stages that `name` needs, itself last."""
+    maker = {path: stage.name for stage in stages.values() for path in stage.outputs.values()}
+    wanted: set[str] = set()
+    waiting = [name]
+    while waiting:
+        stage = waiting.pop()
+        if stage not in wanted:
+            wanted.add(stage)
+            waiting += [maker[path] for path in stages[stage].inputs.values() if path in maker]
+    return [stage for stage in stages if stage in wanted]
+
+
+def descendants(stages: Mapping[str, StageDef], name: str) -> list[str]:
+    """The stages that depend on `name`, without itself."""
+    return [stage for stage in stages if stage != name and name in ancestors(stages, stage)]
+
+
+def phases(plan: Plan, stages: Mapping[str, StageDef], options: Options) -> list[list[str]]:
+    """The `dvc repro` calls for these options."""
+    if options.force:
+        before = [s for s in ancestors(stages, options.force)[:-1] if plan.named(s).action != "keep"]
+        calls = [[*before]] if before else []
+        return [*calls, ["--single", "--force", options.force], ["--downstream", options.force]]
+    return [[options.only]] if options.only else [[]]
+
+
+def in_scope(stages: Mapping[str, StageDef], options: Options) -> list[str]:
+    if options.force:
+        return [*ancestors(stages, options.force), *descendants(stages, options.force)]
+    return ancestors(stages, options.only) if options.only else list(stages)
+
+
+# The run itself.
+
+
+def run(options: Options) -> Outcome:
+    """Do it. Raises CoworkError when nothing could be started."""
+    say = _sayer(options)
+    stages = registry()
+    for name in (options.only, options.force):
+        if name:
+            stage_named(name, stages)
+    workspace = open_workspace(options.profile, options.sets, say)
+    with run_lock(workspace.state / "lock", f"cowork run in {workspace.root.name}", options.wait, say):
+        params = load_params(workspace.params_file)
+        check_runnable(workspace, params, stages)
+        keys = refresh_keys(workspace, stages)
+        forced = frozenset([options.force]) if options.force else frozenset()
+        plan = make_plan(workspace, stages, params, keys, forced)
+        scope = in_scope(stages, options)
+        plan.stages = [planned for planned in plan.stages if planned.stage in scope]
+        if plan.empty:
+            say("nothing to do: every output is that of the present code, parameters and inputs")
+            outcome = Outcome("nothing", reused=scope)
+        else:
+            doctor.require(doctor.quick_checks(workspace, stages, options.unconfined))
+            outcome = _Driver(workspace, stages, params, plan, options, say).run()
+    conclude(workspace, stages, outcome, options, say)
+    return outcome
+
+
+def _sayer(options: Options) -> Say:
+    return lambda text: print(text, file=sys.stderr if options.as_json else sys.stdout, flush=True)
+
+
+class _Driver:
+    """One run from its record to its end."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        stages: Mapping[str, StageDef],
+        params: Params,
+        plan: Plan,
+        options: Options,
+        say: Say,
+    ) -> None:
+        self.workspace, self.stages, self.plan, self.options, self.say = workspace, stages, plan, options, say
+        self.run_dir, self.record, goes_on = records.open_record(workspace, params, stages)
+        word = "goes on with" if goes_on else "run"
+        runs, maybe = plan.count("run"), plan.count("maybe")
+        say(f"{word} {self.record.run_id}: {runs} to run, {maybe} to decide, {plan.count('keep')} as they are")
+        self.follower = Follower(self.run_dir, [planned.stage for planned in plan.stages])
+        self.follower.skip_existing()
+        self.executed: list[str] = []
+        self.picture: Picture | None = None
+
+    def run(self) -> Outcome:
+        for planned in self.plan.stages:
+            if planned.action == "keep":
+                self._reuse(planned.stage)
+        self.record.save(self.run_dir)
+        self.picture = open_picture(self.follower.views, to_stderr=self.options.as_json)
+        status, code = "killed", 0
+        session = Session(self.workspace, self.run_dir, self.options.unconfined, self.options.ship, self._tick)
+        try:
+            with session:
+                for arguments in phases(self.plan, self.stages, self.options):
+                    code = session.phase(arguments)
+                    if code:
+                        break
+                status = "failed" if code else "finished"
+                self._settle(session, status)
+                if self.options.ship and not session.finish_shipping(SHIP_SECONDS):
+                    self.say(f"MLflow has not everything yet; the rest stays in {self._relative(self.run_dir)}")
+        except KeyboardInterrupt:
+            self.say("stopped; `cowork run` continues here")
+            self._settle(session, "killed")
+        finally:
+            self.picture.close()
+        outcome = Outcome(status, self.record.run_id, executed=self.executed)
+        outcome.reused = [entry.name for entry in self.record.stages if entry.status == "reused"]
+        if status == "failed":
+            outcome.code = OrchestrationError.exit_code
+            outcome.failed = self._tell_failure(session)
+        if status == "killed":
+            outcome.code = 130
+        return outcome
+
+    def _tick(self) -> None:
+        assert self.picture is not None
+        save = False
+        for view, event in self.follower.look():
+            self.picture.news(view, event)
+            save |= records.note_event(self.record, view, event)
+            if event["k"] == "end" and event["status"] == "finished":
+                self.executed.append(view.name)
+        if save:
+            self.record.save(self.run_dir)
+        self.picture.refresh()
+
+    def _reuse(self, name: str) -> None:
+        locked = read_lock(self.workspace.lock_file).get(name)
+        if locked:
+            made = records.origin(self.workspace, name, locked.outs)
+            records.note_reused(self.record, self.stages[name], locked, made[1] if made else None)
+            view = self.follower.views.get(name)
+            if view:
+                view.state, view.seconds = "reused", self.record.stage(name).seconds
+
+    def _settle(self, session: Session, status: str) -> None:
+        """Bring the record to its end: what was restored or left alone, and what was cut off."""
+        self._tick()
+        assert self.picture is not None
+        for name in session.restored():
+            if name in self.follower.views and self.follower.views[name].state == "waiting":
+                self._reuse(name)
+                self.picture.restored(self.follower.views[name])
+        for entry in self.record.stages:
+            if entry.status == "running":
+                entry.status = "killed"
+            if entry.status == "pending" and status == "finished" and entry.name in self.follower.views:
+                self._reuse(entry.name)
+        self.record.status = status  # type: ignore[assignment]
+        self.record.finished = records.now_text()
+        self.record.save(self.run_dir)
+
+    def _relative(self, path: Path) -> str:
+        return str(path.relative_to(self.workspace.root))
+
+    def _tell_failure(self, session: Session) -> str:
+        """Say which stage failed, its last log lines and what to type next; the stage's name."""
+        failed = next((e for e in self.record.stages if e.status in ("failed", "killed")), None)
+        log = session.log if failed is None else self.run_dir / "logs" / f"{failed.name}.log"
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
+        if failed is None:
+            self.say("\nDVC could not go on:")
+            lines = session.said().splitlines()
+        else:
+            self.say(f"\nstage {failed.name} {failed.status}" + (f": {failed.error}" if failed.error else ""))
+        for line in lines[-TAIL_LINES:]:
+            self.say(f"  | {line}")
+        self.say(f"log: {self._relative(log)}")
+        if failed is not None:
+            self.say(f"next: mend the cause, then `cowork run`; it continues at {failed.name}")
+        else:
+            self.say("next: `cowork plan` shows what is left, `cowork doctor` checks the machine")
+        return failed.name if failed else ""
+
+
+def conclude(
+    workspace: Workspace, stages: Mapping[str, StageDef], outcome: Outcome, options: Options, say: Say
+) -> None:
+    """The table of scores and the path of the report; with --json one object on stdout."""
+    from components.tracking.scores import table
+
+    try:
+        summary: dict[str, Any] = records.load_summary(workspace, stages)
+    except CoworkError as error:
+        summary = {"stages": {}}
+        say(str(error))
+    page = records.report_page(workspace, stages)
+    if outcome.status in ("finished", "nothing") and any(
+        row["success"] is not None for row in summary["stages"].values()
+    ):
+        say("\n" + table(summary).rstrip())
+    if page and outcome.status in ("finished", "nothing"):
+        say(f"report: {_short(page)}")
+    if outcome.status == "finished":
+        record = RunRecord.load(workspace.runs / outcome.run_id)
+        took = sum(entry.seconds for entry in record.stages if entry.status == "finished")
+        counts = f"{len(outcome.executed)} stages run in {seconds_text(took)}, {len(outcome.reused)} reused"
+        say(f"run {outcome.run_id}: {counts}")
+    if options.as_json:
+        result = {
+            "status": outcome.status, "run": outcome.run_id, "failed": outcome.failed,
+            "executed": outcome.executed, "reused": outcome.reused,
+            "report": str(page) if page else None, **summary,
+        }  # fmt: skip
+        print(json.dumps(result, indent=1, sort_keys=True, allow_nan=False))
+
+
+def _short(path: Path) -> str:
+    """Relative to where the user stands, when that is shorter."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def describe_plan(planned: Sequence[Planned]) -> str:
+    """The plan for a console, a line a stage and a line a reason."""
+    width = max((len(item.stage) for item in planned), default=0)
+    marks = {"run": "run  ", "maybe": "maybe", "keep": "keep "}
+    lines = []
+    for item in planned:
+        first, *rest = item.reasons or ("",)
+        lines.append(f"{marks[item.action]}  {item.stage:<{width}}  {first}".rstrip())
+        lines += [f"{'':>{width + 9}}{reason}" for reason in rest]
+    return "\n".join(lines)
