@@ -54,7 +54,7 @@ class App(Pane):
     def __init__(self, desk: Desk) -> None:
         super().__init__()
         self.desk = desk
-        self.active = True
+        self.active = False
 
     # -- looks ----------------------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ class ShellResult(Protocol):
 class Shell(Protocol):
     """What a terminal call needs of a shell session in the episode's home."""
 
-    def run(self, command: str, timeout: float | None = None) -> ShellResult: ...
+    def run(self, command: str, timeout: float = ...) -> ShellResult: ...
 
     def restart(self) -> Any: ...
 
@@ -161,7 +161,8 @@ class MiniDesk:
         try:
             if not call.command:
                 return ActResult(effect=call.restart, exit_code=0)
-            result = self._shell.run(call.command, call.timeout)
+            limit = () if call.timeout is None else (call.timeout,)
+            result = self._shell.run(call.command, *limit)
         finally:
             session.disk_changed()
         return ActResult(True, result.output, result.exit_code, result.timed_out)

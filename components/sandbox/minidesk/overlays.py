@@ -64,7 +64,7 @@ class Menu(Overlay):
         self.items = items[: HEIGHT // ROW]
         self._choose = choose
         self._hot = self.items.index(current) if current in self.items else -1
-        self.width = CELL_W * max(len(i) for i in self.items) + 2 * HALF
+        self.width = min(CELL_W * max(len(i) for i in self.items) + 2 * HALF, WIDTH)
         self.height = ROW * len(self.items) - (ROW - 24)
         # Kept on the text grid and inside the screen.
         self.x = max(0, min(at[0] // CELL_W * CELL_W, WIDTH - self.width))

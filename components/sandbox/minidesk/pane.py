@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from components.contracts.desktop import Box, Element
@@ -48,9 +48,17 @@ class Pane(ABC):
         if self.dirty or self.canvas is None or self.canvas.theme is not theme:
             if self.canvas is None or self.canvas.theme is not theme:
                 self.canvas = Canvas(theme, self.width, self.height)
-            self.spots = self.paint(self.canvas)
+            self.spots = [s for spot in self.paint(self.canvas) if (s := self._inside(spot)) is not None]
             self.dirty = False
         return self.canvas
+
+    def _inside(self, spot: Spot) -> Spot | None:
+        """What of a spot lies in the pane: a long label may reach beyond it."""
+        x0, y0, x1, y1 = spot.element.box
+        if x1 <= self.width and y1 <= self.height:
+            return spot
+        box = (x0, y0, min(x1, self.width), min(y1, self.height))
+        return replace(spot, element=replace(spot.element, box=box)) if x0 < box[2] and y0 < box[3] else None
 
     def contains(self, at: tuple[int, int]) -> bool:
         x0, y0, x1, y1 = self.box

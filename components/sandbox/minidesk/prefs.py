@@ -56,11 +56,11 @@ class Prefs(App):
         spots: list[Spot] = []
         items = list(self.values.items())
         checks = [(k, v) for k, v in items if isinstance(v, bool)]
-        row = 0
+        columns = 2 if all(24 + CELL_W * len(label) < _COLUMN for label, _ in checks) else 1
         for i, (label, on) in enumerate(checks):
-            x, y = MARGIN + _COLUMN * (i % 2), TOP + ROW * (i // 2)
+            x, y = MARGIN + _COLUMN * (i % columns), TOP + ROW * (i // columns)
             spots.append(Spot(lower(canvas.checkbox(x, y, label, on)), "check", label))
-        row = (len(checks) + 1) // 2
+        row = -(-len(checks) // columns)
         for label, value in items:
             y = TOP + ROW * row
             if row + 1 < _ROWS and isinstance(value, (int, float)) and not isinstance(value, bool):

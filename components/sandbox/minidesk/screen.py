@@ -17,6 +17,7 @@ from components.sandbox.minidesk.pane import Pane
 from components.sandbox.minidesk.session import Session
 
 _TOAST_Y = 192
+_SHADOW = 3
 
 
 class Screenful:
@@ -61,10 +62,16 @@ class Screenful:
 
 
 def blit(canvas: Canvas, pane: Pane, session: Session) -> None:
-    """Copies a pane's pixels to its place, cut at the screen's right and lower edge."""
+    """Copies a pane's pixels to its place, cut at the screen's right and lower edge, and lets it throw a shadow."""
     pixels = pane.render(session.theme).pixels
-    target = canvas.pixels[pane.y : pane.y + pane.height, pane.x : pane.x + pane.width]
+    x0, y0, x1, y1 = pane.box
+    target = canvas.pixels[y0:y1, x0:x1]
     target[:] = pixels[: target.shape[0], : target.shape[1]]
+    for shade in (
+        canvas.pixels[y0 + _SHADOW : y1 + _SHADOW, x1 : x1 + _SHADOW],
+        canvas.pixels[y1 : y1 + _SHADOW, x0 + _SHADOW : x1],
+    ):
+        np.right_shift(shade, 1, out=shade)
 
 
 def placed(pane: Pane) -> list[Element]:

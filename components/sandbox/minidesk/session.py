@@ -260,7 +260,9 @@ class Session:
             if isinstance(self.overlay, Menu):
                 self.overlay = None
                 return True
-            return False
+            self._fresh(self.overlay)
+            spot = self.overlay.spot_at(at)
+            return not right and spot is not None and spot.name == "field" and self._paste(self.overlay)
         window = self._window_at(at)
         if window is None:
             icon = self.icon_at(at)
@@ -326,15 +328,21 @@ class Session:
         while text:
             overlay = self.overlay
             if overlay is None:
-                if self.top is None:
+                top = self.top
+                if top is None:
                     return changed
-                self.top.dirty = True
-                return self.top.type(text) or changed
+                top.dirty = True
+                return top.type(text) or (text == "\n" and top.key("enter")) or changed
             line, newline, text = text.partition("\n")
             changed |= self._overlay_done(overlay, overlay.type(line + newline))
             if self.overlay is overlay and not newline:
                 return changed
         return changed
+
+    def _paste(self, overlay: Overlay) -> bool:
+        """Puts the clipboard's text into a dialog's field, as one line."""
+        line = self.clip.text.replace("\n", " ")
+        return self._overlay_done(overlay, bool(line) and overlay.type(line))
 
     def _press(self, pressed: Chord) -> bool:
         if pressed.text:
@@ -342,8 +350,8 @@ class Session:
         key, overlay, top = pressed.key, self.overlay, self.top
         if overlay is not None:
             if pressed.ctrl:
-                if key == "v" and self.clip.kind == "text":
-                    return self._overlay_done(overlay, overlay.type(self.clip.text.replace("\n", " ")))
+                if key == "v":
+                    return self._paste(overlay)
                 return self._overlay_done(overlay, key == "a" and overlay.select_all())
             return self._overlay_done(overlay, overlay.key(key))
         if top is None:
@@ -355,8 +363,8 @@ class Session:
         top.dirty = True
         if pressed.ctrl:
             return top.ctrl(key)
-        if key in ("enter", "tab") and top.type("\n" if key == "enter" else "\t"):
-            return True
+        if key in ("enter", "tab"):
+            return self._type("\n" if key == "enter" else "\t")
         return top.key(key)
 
     # -- summary -----------------------------------------------------------------------------------------------------
