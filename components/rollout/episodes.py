@@ -1,7 +1,7 @@
 """Episodes of a policy: many at once, in step, over any `Desktop` and any `PolicyClient`.
 
 Folding, parsing and grading are the same code as in data building, RL and evaluation. A bad tool call is recorded,
-answered with text and costs the policy a step; an infrastructure failure ends the episode with reward `None` and a reason.
+answered with text and costs a step; an infrastructure failure ends the episode with reward `None` and its reason.
 """
 
 from __future__ import annotations

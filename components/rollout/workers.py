@@ -34,7 +34,7 @@ def fork_map(function: Callable[[list[T]], list[R]], items: Sequence[T], workers
             os.kill(pid, signal.SIGKILL)
         raise
     finally:
-        returned = [_collect(pid, pipe) for pid, pipe in children]
+        returned: list[list[R] | None] = [_collect(pid, pipe) for pid, pipe in children]
     if any(part is None for part in returned):
         raise SandboxError(
             "a worker process died", where="workers", remedy="see its traceback above; run the stage again"

@@ -1,4 +1,4 @@
-"""Reads a curated corpus into packed sequences. Every sample is its own (prompt, response); a pack is one screenshot."""
+"""Reads a curated corpus into packed sequences: each step its own (prompt, response), a pack one screenshot."""
 
 from __future__ import annotations
 

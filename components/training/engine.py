@@ -75,7 +75,7 @@ class LocalClient:
         for (ids, screens), row, scores in zip(rendered, tokens, logprobs, strict=True):
             ended = self.policy.eos_id in row
             length = row.index(self.policy.eos_id) + 1 if ended else len(row)
-            text = self.policy.tokenizer.decode(row[: length - 1] if ended else row)
+            text = str(self.policy.tokenizer.decode(row[: length - 1] if ended else row))
             out.append(
                 Completion(text, tuple(ids), tuple(row[:length]), tuple(scores[:length]), not ended, tuple(screens))
             )
@@ -93,7 +93,8 @@ class LocalClient:
         ids = np.full((count, longest), policy.pad_id, np.int64)
         positions = np.zeros((3, count, longest), np.int64)
         valid = np.zeros((count, total), np.bool_)
-        patches, sizes = [], []
+        patches: list[np.ndarray] = []
+        sizes: list[tuple[int, int]] = []
         for b, (prompt, screens) in enumerate(rendered):
             own = [policy.grid.tokens(*screen.shape[:2]) for screen in screens]
             ids[b, longest - len(prompt) :] = prompt

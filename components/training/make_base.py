@@ -306,7 +306,7 @@ def score(policy: Policy, builder: Builder, seed: int, screens: int, words: Synt
             for b, item in enumerate(items):
                 for kind, start, end in item.answers:
                     # A locate answer is judged by its point; the words before it are free.
-                    columns = range(start, end)
+                    columns = list(range(start, end))
                     if kind == "locate":
                         columns = [c for c in columns if any(q == c - 1 for q, _ in item.search)]
                     right.setdefault(kind, []).append(float(all(place[b, c] for c in columns)))

@@ -58,7 +58,7 @@ class Ranks:
 
 
 def sum_gradients(ranks: Ranks, parameters: Iterable[torch.nn.Parameter], weight: float) -> float:
-    """Sum the gradients and the loss weight over all ranks and divide: the divisor is the whole step's. Returns the weight."""
+    """Sum gradients and loss weight over all ranks and divide: the divisor is the whole step's. Returns the weight."""
     import torch
 
     parameters = [p for p in parameters if p.requires_grad]

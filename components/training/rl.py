@@ -320,22 +320,20 @@ class RlLoop:
             new, rows, token_weights = self._logprobs(part)
             before = torch.cat([old[id(s)] for s in part])
             sampler = torch.cat([torch.tensor(s.step.logprobs) for s in part])
-            advantage = torch.tensor([s.advantage for s in part])[rows]
+            importance = grpo.importance_weights(before.numpy(), sampler.numpy(), settings.tis_cap)
             share = torch.tensor([s.share for s in part])[rows] * token_weights
-            importance = torch.exp((before - sampler).clamp(max=grpo.MAX_LOG_RATIO))
-            capped = importance.clamp(max=settings.tis_cap)
-            ratio = torch.exp((new - before).clamp(max=grpo.MAX_LOG_RATIO))
-            clipped = ratio.clamp(1.0 - settings.clip_low, 1.0 + settings.clip_high)
-            objective = torch.minimum(ratio * advantage, clipped * advantage)
-            loss = -(capped * objective * share).sum()
-            loss.backward()
-            out_of_range = (ratio.detach() != clipped.detach()).float().sum()
-            sums = [
-                a + float(b) for a, b in zip(sums, (
-                    len(new), out_of_range, ratio.detach().sum(), loss.detach(), (importance > settings.tis_cap).float().sum(),
-                    (before - sampler).abs().sum(),
-                ), strict=True)
-            ]  # fmt: skip
+            # One row a token: advantages and weights are per token, the weights carry the step's normalisation.
+            result = grpo.policy_loss(
+                new[:, None], before[:, None], torch.tensor([s.advantage for s in part])[rows], torch.ones_like(new)[:, None],
+                settings.clip_low, settings.clip_high, torch.from_numpy(importance.weights)[:, None], sample_weight=share,
+            )  # fmt: skip
+            result.loss.backward()
+            n = result.tokens
+            figures = (
+                n, n * result.clip_fraction, n * result.mean_ratio, float(result.loss.detach()),
+                n * importance.share_capped, n * importance.mean_abs_difference,
+            )  # fmt: skip
+            sums = [total + value for total, value in zip(sums, figures, strict=True)]
         whole = sum_gradients(self.ranks, self.policy.model.parameters(), weight)
         if whole > 0:
             torch.nn.utils.clip_grad_norm_(self.policy.model.parameters(), settings.clip_norm)

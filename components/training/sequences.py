@@ -1,4 +1,4 @@
-"""From texts and screens to the tensors of one batch: chat segments, branches behind a shared screenshot, block masks."""
+"""From texts and screens to the tensors of one batch: chat pieces, branches behind one screenshot, block masks."""
 
 from __future__ import annotations
 
@@ -119,7 +119,8 @@ def collate(policy: Policy, items: Sequence[Packed]) -> Batch:
     positions = np.zeros((3, count, length), np.int64)
     segments = np.full((count, length), -1, np.int64)
     weights = np.zeros((count, length), np.float32)
-    patches, sizes = [], []
+    patches: list[NDArray[np.float32]] = []
+    sizes: list[tuple[int, int]] = []
     for b, item in enumerate(items):
         n = len(item)
         own = [policy.grid.tokens(*screen.shape[:2]) for screen in item.screens]
@@ -146,7 +147,7 @@ def collate(policy: Policy, items: Sequence[Packed]) -> Batch:
 
 
 def predecessors(segments: NDArray[np.int64], rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The column whose hidden state predicts (row, column): the one before, or the prefix's last for a branch's first."""
+    """The column whose state predicts (row, column): the one before, or the prefix's last for a branch's first."""
     before = columns - 1
     border = segments[rows, before] != segments[rows, columns]
     prefix_last = (segments == 0).sum(axis=1) - 1

@@ -234,7 +234,7 @@ class _Loop:
 def write_checkpoint(
     policy: Policy, out: Path, record: Mapping[str, Any], curves: Sequence[Mapping[str, float]]
 ) -> None:
-    """The stage's output: weights, tokenizer, `record.json` and `curves.jsonl`. No times: equal runs give equal bytes."""
+    """The stage's output: weights, tokenizer, `record.json`, `curves.jsonl`. No times: equal runs, equal bytes."""
     with checkpoint.atomic_dir(out) as folder:
         policy.save(folder)
         (folder / "record.json").write_text(canonical_json({**record, "parameters": policy.parameters()}) + "\n")

@@ -54,9 +54,11 @@ def wire_scaffolds() -> list[str]:
         ', "coordinate": [', ', "start_coordinate": [', "]}}\n</tool_call>", "}}\n</tool_call>", '"}}\n</tool_call>',
         ', "text": "', ', "keys": ["', '"]}}\n</tool_call>', '", "', ', "pixels": ', ', "time": ', ', "status": "',
         ', "element": ', ', "timeout": ', ', "restart": ',
-        "<tool_call>", "</tool_call>", "<tool_response>\n", "\n</tool_response>\n", "\n</tool_response>", "<tool_response>", "</tool_response>",
+        "<tool_call>", "</tool_call>", "<tool_response>\n", "\n</tool_response>\n", "\n</tool_response>",
+        "<tool_response>", "</tool_response>",
         "system\n", "user\n", "assistant\n",
-        ", ", ". ", ": ", "\n", "\n\n", '\\"', "\\n", " > ", " >> ", " < ", " | ", " *.", "*.", " -", " -c ", " -n ", " -w ", " -l ",
+        ", ", ". ", ": ", "\n", "\n\n", '\\"', "\\n", " > ", " >> ", " < ", " | ", " *.", "*.",
+        " -", " -c ", " -n ", " -w ", " -l ",
         ".txt", ".log", ".csv", ".md", ".xlsx", "_", "/",
     ]  # fmt: skip
 
