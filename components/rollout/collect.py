@@ -1,8 +1,8 @@
 """Collection: a teacher works through tasks in the sandbox, in the harness that the student will have.
 
 Every random choice comes from a stream named after the task, so an episode is the same whatever process runs it.
-A share of steps is replaced by a random action (`perturb`): the student then sees screens off the straight path, and how
-the teacher comes back. Such a step stays in the history and is never a target.
+A share of steps is replaced by a random action (`perturb`): the student then sees screens off the straight path, and
+how the teacher comes back. Such a step stays in the history and is never a target.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Collected:
 
 
 def choose_tasks(tasks: Iterable[Task], policy: Policy, count: int) -> list[Task]:
-    """`count` tasks that the channel can do alone (hybrid: any), round robin over skills in the order of their names."""
+    """`count` tasks that the channel can do alone (hybrid: any), round robin over skills by name."""
     by_skill: dict[str, list[Task]] = {}
     for task in sorted(tasks, key=lambda t: (t.skill, t.task_id)):
         if policy == "hybrid" or (policy,) in task.channels:
@@ -143,7 +143,11 @@ class _Recorder:
             )
         )  # fmt: skip
         self.infos.append(
-            {"intent": made.intent, "pointer": list(seen.pointer) if seen.pointer else None, "target": _target(seen, made)}
+            {
+                "intent": made.intent,
+                "pointer": list(seen.pointer) if seen.pointer else None,
+                "target": _target(seen, made),
+            }
         )
 
 
@@ -263,12 +267,10 @@ def _perturbation(
     if not choices:
         return _made(ComputerUse(action="wait", time=1.0), "wait", None)
     element = rng.choice(choices)
-    point = space.to_screen(_aim(element, space))
-    return _made(ComputerUse(action="left_click", coordinate=point), f"click the {element.label} {element.kind}", element)
-
-
-def _aim(element: Element, space: ScreenSpace) -> tuple[float, ...]:
-    return tuple(space.from_screen(element.center))
+    point = space.to_screen(space.from_screen(element.center))
+    return _made(
+        ComputerUse(action="left_click", coordinate=point), f"click the {element.label} {element.kind}", element
+    )
 
 
 def _made(call: DesktopCall, line: str, element: Element | None) -> TeacherStep:
@@ -288,7 +290,5 @@ def summary(trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
         "success": sum(t.verdict.success for t in trajectories) / max(1, len(trajectories)),
         "mean_calls": sum(len(t.steps) for t in kept) / max(1, len(kept)),
         "gui_share": gui / max(1, len(steps)),
-        "perturbed_share": sum(s.perturbed for s in steps) / max(1, len(steps)),
+        "perturbed_share": sum(s.perturbed for t in kept for s in t.steps) / max(1, sum(len(t.steps) for t in kept)),
     }
-
-

@@ -62,7 +62,7 @@ def step_infos(trajectory: Trajectory) -> list[Mapping[str, Any]]:
 
 def _terminates(trajectory: Trajectory) -> bool:
     last = trajectory.steps[-1].call if trajectory.steps else None
-    return bool(last) and last.get("action") == "terminate"
+    return last is not None and last.get("action") == "terminate"
 
 
 def _loops(steps: Iterable[Step]) -> bool:

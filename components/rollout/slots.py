@@ -1,4 +1,4 @@
-"""Slots: where an episode happens. A desktop over a fresh directory, with the task's setup, verifier and shell wired in."""
+"""Slots: where an episode happens. A desktop over a fresh directory, with setup, verifier and shell wired in."""
 
 from __future__ import annotations
 

@@ -46,5 +46,7 @@ def read_table(path: Path, names: Sequence[str]) -> dict[str, list[Any]]:
         ) from error  # fmt: skip
     missing = [name for name in names if name not in table.column_names]
     if missing:
-        raise DataError(f"column {missing[0]!r} is missing", where=str(path), remedy="it was written by another version")
+        raise DataError(
+            f"column {missing[0]!r} is missing", where=str(path), remedy="it was written by another version"
+        )
     return {name: table.column(name).to_pylist() for name in names}
