@@ -8,30 +8,23 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from filelock import FileLock
 
 from components.contracts.digests import digest_value
-from components.contracts.errors import CheckpointError, ClusterError, DataError, OrchestrationError, SandboxError
-from components.contracts.stage import EventSink, NullSink, StepContext
-from components.tracking.events import SpoolSink, next_attempt, spool_path
+from components.contracts.errors import CheckpointError, DataError, OrchestrationError
+from pipelines.kfp_call import PASSING, StageCall, call_stage
 from pipelines.kfp_settings import BASE_TASK, StepSettings
 from pipelines.kfp_store import Manifest, describe, fetch, publish, read_manifest
 from pipelines.registry import StageDef
-from pipelines.step import WORKERS, load_function
 from pipelines.workspace import SOURCE, registry, stage_named
 
-IMAGE = "cowork-step-python:0.1.0"
+IMAGE = "cowork-step:0.1.0"
 """Default image of a step on a cluster; the pipeline's `image` parameter replaces it. Unused by the local runner."""
-
-PASSING: tuple[type[BaseException], ...] = (SandboxError, ClusterError, OSError, MemoryError)
-"""Failures that another attempt may not meet. Any other failure would only come again."""
 
 
 class Artifact(Protocol):
@@ -122,7 +115,8 @@ def _run(
         drafts = {name: work / "outputs" / name for name in outputs}
         shutil.rmtree(work / "outputs", ignore_errors=True)
         (work / "outputs").mkdir()
-        figures = _call(told, stage, key, sources, drafts, work / "state")
+        call = StageCall(settings=told, key=key, inputs=sources, outputs=drafts, state=work / "state")
+        figures = call_stage(call, work)
         if page is not None:
             _publish_page(drafts[next(iter(outputs))], page)
         manifests = {}
@@ -135,33 +129,6 @@ def _run(
             metrics.metadata[name] = float(value) if math.isfinite(value) else str(value)
         shutil.rmtree(work)
     return manifests
-
-
-def _call(
-    told: StepSettings, stage: StageDef, key: str, sources: dict[str, Path], drafts: dict[str, Path], state: Path
-) -> dict[str, float]:
-    """Call the stage's function. Its events go to `$COWORK_RUN_DIR`, where that is set, for curves and costs."""
-    params = told.typed()
-    unconfined = os.environ.get("COWORK_UNCONFINED") == "1"
-    with _sink(told, key) as events:
-        context = StepContext(stage.name, params.seed, state, events, unconfined=unconfined, workers=WORKERS)
-        figures = load_function(stage)(params, sources, drafts, context)
-        if isinstance(events, SpoolSink):
-            events.end("finished", metrics=figures)
-    return figures
-
-
-@contextmanager
-def _sink(told: StepSettings, key: str) -> Iterator[EventSink]:
-    run_dir = os.environ.get("COWORK_RUN_DIR")
-    if not run_dir:
-        yield NullSink()
-        return
-    attempt = next_attempt(Path(run_dir), told.stage)
-    with SpoolSink(spool_path(Path(run_dir), told.stage, attempt)) as sink:
-        sink.start(told.stage, attempt, key, code_key=told.code_key)
-        sink.params(told.params)
-        yield sink
 
 
 def _check_names(stage: StageDef, inputs: set[str], outputs: set[str]) -> None:

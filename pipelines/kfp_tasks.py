@@ -13,10 +13,14 @@ from pipelines.step import ENVIRONMENT
 
 
 def named(component: BaseComponent, stage: str) -> PythonComponent:
-    """The component under a stage's name: KFP calls a task after its component."""
+    """The component under a stage's name, since KFP calls a task after its component, and in a stage's environment.
+
+    The variables are set here and not one by one on the task, where each costs a look at the whole call stack.
+    """
     assert isinstance(component, PythonComponent)
     spec = copy.deepcopy(component.component_spec)
     spec.name = stage
+    spec.implementation.container.env = dict(ENVIRONMENT)
     return PythonComponent(component_spec=spec, python_func=component.python_func)
 
 
@@ -30,8 +34,6 @@ def stepper(settings: dsl.PipelineTask, store: object, image: object) -> Callabl
         told = settings.outputs[stage.replace("-", "_")]
         task = named(component, stage)(settings=told, store=store, **inputs)
         task.set_container_image(image)
-        for name, value in ENVIRONMENT.items():
-            task.set_env_variable(name, value)
         task.set_retry(num_retries=2, backoff_duration="10s", backoff_factor=3.0, backoff_max_duration="120s")
         return task
 

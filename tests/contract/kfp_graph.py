@@ -16,7 +16,7 @@ PLUMBING = ("configure", "base")
 
 @dataclass(frozen=True)
 class Task:
-    """`inputs`: argument -> (task, output) it comes from. `parameters`: name -> (task, output), or a pipeline parameter."""
+    """`inputs`: argument -> (task, output) it comes from. `parameters`: name -> the same, or a pipeline parameter."""
 
     name: str
     function: str

@@ -1,4 +1,4 @@
-"""Runs a component in this process the way Kubeflow does: real artifacts, executor input and executor output."""
+"""Runs compiled Kubeflow tasks in this process, as a pod would: the embedded source, real artifacts, executor files."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from typing import Any
 
 from kfp import dsl
 from kfp.dsl.executor import Executor
-from kfp.dsl.python_component import PythonComponent
+
+from pipelines.kfp_compile import COMPILED
+from tests.contract.kfp_graph import Task, load_document, tasks_of
 
 KINDS = {kind.schema_title: kind for kind in (dsl.Artifact, dsl.Dataset, dsl.Model, dsl.Metrics, dsl.HTML)}
+TASKS = tasks_of(load_document(COMPILED))
+
+Outputs = dict[str, dsl.Artifact]
 
 
-def execute(
-    component: PythonComponent,
-    folder: Path,
-    parameters: dict[str, Any],
-    artifacts: dict[str, dsl.Artifact] | None = None,
-) -> dict[str, Any]:
-    """Outputs by name: artifacts as objects, parameters as values. `folder` becomes the task's output folder."""
-    spec = component.component_spec
-    kinds = {name: output.type.split("@")[0] for name, output in (spec.outputs or {}).items()}
-    made = {name: kind for name, kind in kinds.items() if kind in KINDS}
+def execute(task: Task, folder: Path, parameters: dict[str, Any], artifacts: Outputs | None = None) -> Outputs:
+    """The task's output artifacts. `folder` becomes its output folder."""
+    namespace: dict[str, Any] = {}
+    exec(compile(task.source, task.name, "exec", dont_inherit=True), namespace)
     written = folder / "executor_output.json"
     executor_input = {
         "inputs": {
@@ -32,19 +31,29 @@ def execute(
         "outputs": {
             "artifacts": {
                 name: {"artifacts": [{"name": name, "uri": str(folder / name), "type": {"schemaTitle": kind}}]}
-                for name, kind in made.items()
+                for name, kind in task.outputs.items()
             },
-            "parameters": {name: {"outputFile": str(folder / name)} for name in kinds if name not in made},
             "outputFile": str(written),
         },
     }
-    Executor(executor_input, component).execute()
-    result = json.loads(written.read_text())
-    outputs: dict[str, Any] = dict(result.get("parameterValues", {}))
-    for name, listed in result.get("artifacts", {}).items():
-        entry = listed["artifacts"][0]
-        outputs[name] = KINDS[kinds[name]](name=name, uri=entry["uri"], metadata=entry["metadata"])
-    return outputs
+    Executor(executor_input, namespace[task.function]).execute()
+    listed = json.loads(written.read_text())["artifacts"]
+    return {
+        name: KINDS[kind](name=name, uri=entry["uri"], metadata=entry["metadata"])
+        for name, kind in task.outputs.items()
+        for entry in listed[name]["artifacts"]
+    }
+
+
+def execute_all(settings: dict[str, str], store: Path, root: Path) -> dict[str, Outputs]:
+    """Every task but `configure`, in order, wired as compiled. `settings`: stage -> encoded settings."""
+    done: dict[str, Outputs] = {}
+    for name, task in TASKS.items():
+        if name == "configure":
+            continue
+        artifacts = {argument: done[source][output] for argument, (source, output) in task.inputs.items()}
+        done[name] = execute(task, root / name, {"settings": settings[name], "store": str(store)}, artifacts)
+    return done
 
 
 def _wire(artifact: dsl.Artifact) -> dict[str, Any]:

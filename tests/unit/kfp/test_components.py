@@ -1,0 +1,188 @@
+"""The compiled components, one process, toy stages under the real names."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from components.contracts.digests import digest_tree, digest_value
+from components.contracts.errors import CheckpointError, DataError, OrchestrationError, SandboxError, VerifierError
+from components.contracts.load_params import load_params
+from components.contracts.params import Params
+from components.contracts.stage import StepContext
+from pipelines.kfp_settings import StepSettings, base_settings, settings_by_stage
+from pipelines.kfp_store import entry_path, read_manifest
+from pipelines.registry import BASE, STAGES
+from pipelines.stage_params import stage_params
+from pipelines.workspace import SOURCE
+from tests.contract.kfp_graph import registry_name
+from tests.unit.kfp import toys
+from tests.unit.kfp.harness import TASKS, Outputs, execute, execute_all
+
+
+@dataclass(frozen=True)
+class World:
+    settings: dict[str, str]
+    store: Path
+    root: Path
+
+    def run(self, name: str, inputs: Outputs | None = None, attempt: str = "") -> Outputs:
+        """One task. `attempt` gives its outputs another place, as another run of the pipeline does."""
+        parameters = {"settings": self.settings[name], "store": str(self.store)}
+        return execute(TASKS[name], self.root / f"{name}{attempt}", parameters, inputs)
+
+
+def _params(seed: int = 7) -> Params:
+    return load_params(SOURCE / "params.yaml", [f"seed={seed}"])
+
+
+def _settings(base: Path, seed: int = 7) -> dict[str, str]:
+    told = {"base": base_settings(str(base))}
+    return told | settings_by_stage(_params(seed), dict.fromkeys(STAGES, "code"), STAGES)
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    folder = tmp_path / "base"
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(b"weights")
+    return folder
+
+
+@pytest.fixture
+def world(tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setenv("COWORK_REGISTRY", "tests.unit.kfp.toys:STAGES")
+    monkeypatch.delenv("COWORK_FORKSERVER", raising=False)
+    monkeypatch.delenv("COWORK_RUN_DIR", raising=False)
+    return World(_settings(base), tmp_path / "store", tmp_path / "tasks")
+
+
+def _run_plainly(root: Path, base: Path) -> dict[str, dict[str, str]]:
+    """The same toys without Kubeflow: the registry's paths below `root`, in the registry's order."""
+    shutil.copytree(base, root / BASE)
+    digests: dict[str, dict[str, str]] = {}
+    for name, stage in STAGES.items():
+        outputs = {role: root / path for role, path in stage.outputs.items()}
+        inputs = {role: root / path for role, path in stage.inputs.items()}
+        toys.run(stage_params(_params(), stage), inputs, outputs, StepContext(name, 7, root))
+        digests[name] = {role: digest_tree(path) for role, path in outputs.items()}
+    return digests
+
+
+def test_the_whole_compiled_recipe_gives_the_bytes_of_a_plain_run(world: World, tmp_path: Path, base: Path) -> None:
+    done = execute_all(world.settings, world.store, world.root)
+    through_kubeflow = {
+        name: {
+            registry_name(role): read_manifest(Path(artifact.path)).digest
+            for role, artifact in outputs.items()
+            if role not in ("metrics", "page")
+        }
+        for name, outputs in done.items()
+        if name != "base"
+    }
+    assert through_kubeflow == _run_plainly(tmp_path / "plain", base)
+
+
+def test_artifacts_are_small_manifests_and_say_so_in_the_interface(world: World) -> None:
+    tasks = world.run("forge")["tasks"]
+    manifest = read_manifest(Path(tasks.path))
+    assert (manifest.stage, manifest.output, manifest.files) == ("forge", "tasks", 2)
+    assert manifest.counts == {"files.html": 1, "rows": 3}
+    assert tasks.metadata["digest"] == manifest.digest == digest_tree(entry_path(world.store, manifest.digest))
+    assert Path(tasks.path).stat().st_size < 1_000
+
+
+def test_figures_reach_the_metrics_artifact_and_nan_does_not_break_it(world: World) -> None:
+    metrics = world.run("forge")["metrics"]
+    assert metrics.metadata == {"inputs": 0.0, "broken": "nan"}
+
+
+def test_the_report_s_page_is_an_html_artifact(world: World) -> None:
+    done = execute_all(world.settings, world.store, world.root)
+    assert Path(done["report"]["page"].path).read_text() == "<h1>report</h1>"
+
+
+def test_a_flipped_byte_in_the_store_is_refused_and_named(world: World) -> None:
+    tasks = world.run("forge")
+    file = entry_path(world.store, tasks["tasks"].metadata["digest"]) / "rows-0000.jsonl"
+    file.chmod(0o644)
+    data = bytearray(file.read_bytes())
+    data[10] ^= 4
+    file.write_bytes(data)
+    with pytest.raises(DataError, match="rows-0000.jsonl"):
+        world.run("harness", {"tasks": tasks["tasks"]})
+    assert not list((world.root / "harness").glob("harness"))
+
+
+def test_a_lost_manifest_names_the_file(world: World) -> None:
+    tasks = world.run("forge")["tasks"]
+    Path(tasks.path).unlink()
+    with pytest.raises(DataError, match=str(tasks.path)):
+        world.run("harness", {"tasks": tasks})
+
+
+def test_a_wrong_wire_is_refused_by_the_names_the_registry_has(world: World) -> None:
+    base = world.run("base")["checkpoint"]
+    corpus = world.run("forge")["tasks"]
+    with pytest.raises(OrchestrationError, match="grounding"):
+        world.run("gui-sft", {"checkpoint": base, "corpus": corpus})
+
+
+def test_a_failure_that_stays_is_not_worked_on_again_by_a_retry(
+    world: World, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stuck = World(_settings(base, seed=13), world.store, world.root)
+    with pytest.raises(VerifierError):
+        stuck.run("forge")
+    monkeypatch.setenv("COWORK_REGISTRY", "pipelines.registry:STAGES")  # a stage called now would raise another error
+    with pytest.raises(OrchestrationError, match="VerifierError.*this will not change"):
+        stuck.run("forge")
+
+
+def test_another_run_of_the_pipeline_tries_again_after_a_failure_that_stays(world: World, base: Path) -> None:
+    stuck = World(_settings(base, seed=13), world.store, world.root)
+    for attempt in ("", "-next-run"):
+        with pytest.raises(VerifierError):
+            stuck.run("forge", attempt=attempt)
+
+
+def test_a_failure_of_the_infrastructure_is_tried_again(world: World, base: Path) -> None:
+    unlucky = World(_settings(base, seed=14), world.store, world.root)
+    for _ in range(2):
+        with pytest.raises(SandboxError):
+            unlucky.run("forge")
+
+
+def test_a_killed_attempt_s_half_output_is_not_mixed_in(world: World) -> None:
+    first = world.run("forge")["tasks"].metadata["digest"]
+    shutil.rmtree(world.store)
+    key = digest_value([StepSettings.decode(world.settings["forge"]).model_dump(), {}])
+    left = world.store / ".work" / key[7:] / "outputs" / "tasks"
+    left.mkdir(parents=True)
+    (left / "half.jsonl").write_text("{")
+    assert world.run("forge")["tasks"].metadata["digest"] == first
+    assert not left.exists()
+
+
+def test_the_base_task_refuses_a_checkpoint_other_than_the_run_began_with(world: World) -> None:
+    told = StepSettings.decode(world.settings["base"]).model_copy(update={"code_key": "sha256:other"})
+    other = World({"base": told.encode()}, world.store, world.root)
+    with pytest.raises(CheckpointError, match="sha256:other"):
+        other.run("base")
+
+
+def test_events_of_a_step_are_kept_where_the_run_wants_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    from components.tracking.events import end_of, list_spools, read_events
+
+    run_dir = world.root / "run"
+    monkeypatch.setenv("COWORK_RUN_DIR", str(run_dir))
+    world.run("forge")
+    (spool,) = list_spools(run_dir)
+    events = read_events(spool.path).events
+    assert [event["k"] for event in events] == ["start", "params", "progress", "end"]
+    assert end_of(events)["status"] == "finished"
+    assert json.dumps(events[1]["values"]).count("forge.") > 0
