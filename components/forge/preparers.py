@@ -14,6 +14,7 @@ import os
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ PREPARERS: dict[str, Callable[..., Made]] = {
 
 
 def made_by(setup: tuple[SetupStep, ...]) -> Made:
-    """All steps together. Two steps that write the same path, an unknown preparer or bad arguments are a `TaskError`."""
+    """All steps together. Two steps that write one path, an unknown preparer or bad arguments are a `TaskError`."""
     total = Made()
     for step in setup:
         try:
@@ -106,7 +107,7 @@ def made_by(setup: tuple[SetupStep, ...]) -> Made:
 
 
 def _empty(folder: Path) -> None:
-    """Remove what is in `folder` but not the folder itself: a shell may stand in it. Links are removed, not followed."""
+    """Remove what is in `folder`, not the folder itself: a shell may stand in it. Links are removed, not followed."""
     folder.mkdir(parents=True, exist_ok=True)
     with os.scandir(folder) as entries:
         for entry in list(entries):
@@ -128,6 +129,17 @@ def _force_remove(path: str) -> None:
     os.rmdir(path)
 
 
+@lru_cache(maxsize=256)
+def _workbook(rows: tuple[tuple[str, ...], ...]) -> bytes:
+    """Bytes of a workbook; the same rows give the same bytes, and a task is set up many times in a row."""
+    return to_xlsx([list(row) for row in rows])
+
+
+def sheet_bytes(rows: Rows) -> bytes:
+    """What setup writes for an .xlsx of these rows."""
+    return _workbook(tuple(map(tuple, rows)))
+
+
 def prepare(task: Task, root: Path) -> None:
     """Make `root/home` and `root/state` for a task. Whatever an earlier episode left there goes first."""
     made = made_by(task.setup)
@@ -142,6 +154,6 @@ def prepare(task: Task, root: Path) -> None:
     for path, data in made.files.items():
         (home / path).write_bytes(data)
     for path, rows in made.sheets.items():
-        (home / path).write_bytes(to_xlsx(rows))
+        (home / path).write_bytes(sheet_bytes(rows))
     for name, value in made.state.items():
         (state / f"{name}.json").write_text(json.dumps(value))

@@ -17,7 +17,7 @@ from typing import Any
 
 from components.contracts.errors import CoworkError, VerifierError
 from components.contracts.task import Check, CheckResult, Task, Verdict
-from components.forge.preparers import HOME, STATE, Made, made_by
+from components.forge.preparers import HOME, STATE, Made, made_by, sheet_bytes
 from components.sandbox.minidesk.store import Refused
 from components.sandbox.minidesk.tables import Rows, from_csv, from_xlsx, trim
 
@@ -96,7 +96,8 @@ class Scene:
     def unchanged(self, path: str) -> bool:
         """Whether a file of the setup is as it was: same bytes, or same cells for .xlsx."""
         if path in self.start.sheets:
-            return self.rows(path) == trim(self.start.sheets[path])
+            rows = self.start.sheets[path]
+            return self.read(path) == sheet_bytes(rows) or self.rows(path) == trim(rows)
         return self.read(path) == self.start.files[path]
 
 
@@ -161,7 +162,10 @@ def _form_record(scene: Scene, values: dict[str, Any]) -> Finding:
     records = scene.state("forms")["records"]
     if len(records) != 1:
         return f"{len(records)} records were sent, not 1"
-    wanted = {f["label"]: f.get("value") or (False if f["kind"] == "check" else "") for f in scene.start.state["forms"]["fields"]}
+    wanted = {
+        f["label"]: f.get("value") or (False if f["kind"] == "check" else "")
+        for f in scene.start.state["forms"]["fields"]
+    }
     wanted |= values
     return "" if records[0] == wanted else f"the record holds {records[0]}, not {wanted}"
 

@@ -49,9 +49,7 @@ UI_WORDS: tuple[str, ...] = (
     *FORM_CHECKS, *HEADERS,
 )  # fmt: skip
 
-KIND_WORDS = tuple(
-    "icon button checkbox field row cell menu item slider handle title text window dialog list".split()
-)
+KIND_WORDS = tuple("icon button checkbox field row cell menu item slider handle title text window dialog list".split())
 
 COMMAND_WORDS = tuple("bash run mv rm cp cat ls echo wc grep mkdir head tail sheet set get".split())
 KEY_WORDS = tuple("ctrl shift alt enter esc tab delete backspace home end up down left right".split())

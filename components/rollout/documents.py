@@ -140,7 +140,9 @@ def _select(view: View, window: Mapping[str, Any], cell: str, why: str) -> Move 
         return click(found, why)
     up = int(cell[1:]) - 1 < window["first"]
     over = next((e for e in view.elements if e.kind == "cell"), None)
-    return Move("scroll", f"scroll {'up' if up else 'down'}", f"cell {cell} is not shown", over, pixels=300 if up else -300)
+    return Move(
+        "scroll", f"scroll {'up' if up else 'down'}", f"cell {cell} is not shown", over, pixels=300 if up else -300
+    )
 
 
 def read_sheet(view: View, goal: Goal) -> Move | None:

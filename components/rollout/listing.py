@@ -31,9 +31,7 @@ def scroll_to(view: View, name: str) -> Move:
     index = rows.index(name)
     steps = first - index if index < first else min(-1, first + ROWS - 1 - index)
     over = next((e for e in reversed(view.elements) if e.kind == "row"), None)
-    return Move(
-        "scroll", f"scroll {'down' if steps < 0 else 'up'}", f"{name} is not shown", over, pixels=100 * steps
-    )
+    return Move("scroll", f"scroll {'down' if steps < 0 else 'up'}", f"{name} is not shown", over, pixels=100 * steps)
 
 
 def row(view: View, name: str, make: Callable[..., Move], why: str) -> Move:

@@ -55,12 +55,16 @@ def _delete_one(view: View, file: str) -> Move | None:
         return move
     if (move := listing.home(view)) is not None:
         return move
-    return listing.row(view, file, right_click, f"{file} is still here") if file in listing.files(view)["rows"] else None
+    return (
+        listing.row(view, file, right_click, f"{file} is still here") if file in listing.files(view)["rows"] else None
+    )
 
 
 def delete_all(view: View, goal: Goal) -> Move | None:
     """One after the other, in the order of the list."""
-    left = [f for f in goal["files"] if f in listing.files(view)["rows"]] if view.window("files") else list(goal["files"])
+    left = (
+        [f for f in goal["files"] if f in listing.files(view)["rows"]] if view.window("files") else list(goal["files"])
+    )
     return _delete_one(view, left[0]) if left else listing.home(view)
 
 

@@ -19,7 +19,7 @@ from random import Random
 from typing import Any, Literal
 
 from components.contracts.calls import AccessibilityCall, BashCall, ComputerUse, DesktopCall
-from components.contracts.desktop import ActResult, Element, Observation
+from components.contracts.desktop import ActResult, Desktop, Element, Observation
 from components.contracts.errors import TeacherError
 from components.contracts.task import Channel, Task
 from components.rollout.plans import Goal, estimate, next_move, undone
@@ -65,7 +65,13 @@ class Teacher:
     """One episode. Raises `TeacherError` at construction when the policy has no route for the task."""
 
     def __init__(
-        self, task: Task, policy: Policy, rng: Random, *, style: Style | None = None, tools: frozenset[str] | None = None
+        self,
+        task: Task,
+        policy: Policy,
+        rng: Random,
+        *,
+        style: Style | None = None,
+        tools: frozenset[str] | None = None,
     ) -> None:
         self.task = task
         self.style = style or Style()
@@ -74,7 +80,7 @@ class Teacher:
         self._stages: list[dict[str, Goal]] = list(task.spec["plan"])
         self._channels = _allowed(task, policy)
         self._noise = [self._draw_noise(stage) for stage in self._stages]
-        self._checks = 1 if rng.random() < self.style.check else 0
+        self._look_again = rng.random() < self.style.check
         self._at = 0
         self._memory: dict[str, Any] = {}
         self._used: list[Channel] = []
@@ -105,7 +111,6 @@ class Teacher:
         if isinstance(call, AccessibilityCall):
             self._tree = result.output if call.action == "tree" else None
         elif isinstance(call, BashCall):
-            self._memory.pop("checking", None)
             if self._at < len(self._stages):
                 ok = result.exit_code == 0 and not result.timed_out
                 self._tries[self._at] = self._tries.get(self._at, 0) + 1
@@ -140,7 +145,9 @@ class Teacher:
         if channel == "terminal":
             if self._tries.get(self._at, 0) > 2:
                 return self._terminate("failure", "the command failed")
-            return self._step(BashCall(command=goal["command"]), f"run {goal['command']}", goal, "terminal", "the terminal is quick")
+            return self._step(
+                BashCall(command=goal["command"]), f"run {goal['command']}", goal, "terminal", "the terminal is quick"
+            )
         move = next_move(view, goal)
         if move is None:
             self._used.append("gui")
@@ -160,23 +167,26 @@ class Teacher:
         return min(offered, key=lambda c: costs[c] / total - self._noise[self._at][c])
 
     def _draw_noise(self, stage: dict[str, Goal]) -> dict[str, float]:
-        """Gumbel noise for each channel, in shares of the summed cost: 1 makes 5 calls against 1 a 34 % choice."""
-        scale = self.style.channel_temperature
+        """Gumbel noise by channel, in shares of the summed cost: at 1, five calls against one are a 40 % choice."""
+        scale = 1.6 * self.style.channel_temperature
         return {c: -scale * math.log(-math.log(self._rng.random() or 1e-12)) for c in ("gui", "terminal")}
 
     def _look(self, view: View) -> TeacherStep | None:
         """A needless look at the result, at most once: the way the last stage was done."""
-        if not self._checks or not self._used:
+        if not self._look_again or not self._used:
             return None
+        self._look_again = False
         goal = self._stages[-1].get(self._used[-1], {})
         if self._used[-1] == "terminal":
-            self._checks = 0
             command = f"cat {_product(goal)}" if _product(goal) else "ls"
-            return self._step(BashCall(command=command), f"run {command}", goal, "terminal", "the result is not shown", check=True)
-        self._checks = 0
+            return self._step(
+                BashCall(command=command), f"run {command}", goal, "terminal", "the result is not shown", check=True
+            )
         icon = view.find("icon", self.task.apps[0]) if view.overlay is None else None
         if icon is None:
-            return self._step(ComputerUse(action="wait", time=1.0), "wait", goal, "gui", "the result is not shown", check=True)
+            return self._step(
+                ComputerUse(action="wait", time=1.0), "wait", goal, "gui", "the result is not shown", check=True
+            )
         move = Move("double_click", f"double click the {icon.label} icon", "the result is not shown", icon)
         return self._gui_step(view, move, goal, check=True)
 
@@ -205,7 +215,9 @@ class Teacher:
         wanted, listing, self._wanted, self._tree = self._wanted, self._tree, None, None
         if wanted is None or listing is None:
             return None
-        numbers = [line.split(" ", 1)[0] for line in listing.splitlines() if line.endswith(f" {wanted.kind} {wanted.label}")]
+        numbers = [
+            line.split(" ", 1)[0] for line in listing.splitlines() if line.endswith(f" {wanted.kind} {wanted.label}")
+        ]
         if not numbers:
             return None
         goal = self._stages[self._at]["gui"] if self._at < len(self._stages) else {}
@@ -233,6 +245,17 @@ class Teacher:
             "last": isinstance(call, ComputerUse) and call.action == "terminate",
         }
         return TeacherStep(call, line, intent)
+
+
+def solve(desktop: Desktop, task: Task, policy: Policy, rng: Random, *, style: Style, limit: int = 32) -> int:
+    """Play a task that was just reset to its end, undisturbed. Returns the number of calls, at most `limit`."""
+    teacher = Teacher(task, policy, rng, style=style)
+    for count in range(1, limit + 1):
+        step = teacher.next(desktop.observe(), desktop.state())
+        teacher.record(step.call, desktop.act(step.call))
+        if step.intent["last"]:
+            return count
+    return limit
 
 
 def _allowed(task: Task, policy: Policy) -> frozenset[str]:

@@ -96,7 +96,9 @@ class Wordings:
 
     @cached_property
     def templates(self) -> tuple[str, ...]:
-        return tuple(p + " ".join(t for t in chosen if t) for p in self.prefixes for chosen in itertools.product(*self.parts))
+        return tuple(
+            p + " ".join(t for t in chosen if t) for p in self.prefixes for chosen in itertools.product(*self.parts)
+        )
 
     @cached_property
     def by_split(self) -> dict[str, tuple[str, ...]]:

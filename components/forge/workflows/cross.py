@@ -10,7 +10,7 @@ from random import Random
 
 from components.forge import words
 from components.forge.workflows import scene
-from components.forge.workflows.base import Args, Bank, Branches, bash, by_hand, check, either, goal, others, step, workflow
+from components.forge.workflows.base import Args, Bank, Branches, by_hand, check, either, goal, others, step, workflow
 from components.forge.workflows.files import delete_stage, folder_stage, rename_stage
 from components.forge.workflows.prefs import ON_OFF
 from components.forge.workflows.sheet import set_cell_stage, with_cell
@@ -29,7 +29,7 @@ def _note_form(args: Args) -> Branches:
     return Branches(
         setup=(
             scene.form_step(args["form"]),
-            scene.text_step(file, args.get("written", args["value"]) + "\n"),
+            scene.text_step(file, str(args.get("written", args["value"])) + "\n"),
             *scene.noise_steps(args["noise"]),
         ),
         checks=(check("form_record", values=values), others(forms=True)),
@@ -100,7 +100,7 @@ CELL_TO_FORM = workflow(
 
 
 def _sample_note_cell(rng: Random, bank: Bank) -> Args:
-    note, sheet_name, rows = bank.word() + ".txt", scene.sheet_name(rng, bank), scene.sheet(rng, bank)
+    note, sheet_name, rows = bank.word() + ".txt", bank.word() + ".csv", scene.sheet(rng, bank)
     return {
         "file": note, "sheet": sheet_name, "rows": rows, "cell": rng.choice("bc") + str(rng.randint(2, 4)),
         "value": bank.word(5), "noise": scene.noise(rng, bank, most=1),
@@ -111,13 +111,13 @@ def _note_cell(args: Args) -> Branches:
     file, sheet, cell, value = args["file"], args["sheet"], args["cell"], args["value"]
     return Branches(
         setup=(
-            scene.text_step(file, args.get("written", value) + "\n"),
+            scene.text_step(file, str(args.get("written", value)) + "\n"),
             step("sheet_file", path=sheet, rows=args["rows"]),
             *scene.noise_steps(args["noise"]),
         ),
         checks=(check("sheet_rows", path=sheet, rows=with_cell(args["rows"], cell, value)), others(sheet)),
         plan=(either(goal("read_note", file=file), f"cat {file}"), set_cell_stage(sheet, args["rows"], cell, value)),
-        shortcut=(bash(f"sheet set {sheet} {cell} {file.split('.')[0]}"),),
+        shortcut=(set_cell_stage(sheet, args["rows"], cell, file.split(".")[0]),),
     )
 
 
@@ -143,14 +143,17 @@ def _flip(rng: Random, bank: Bank) -> Args:
 
 def _sample_cell_pref(rng: Random, bank: Bank) -> Args:
     return {
-        "file": scene.sheet_name(rng, bank), "rows": scene.sheet(rng, bank),
+        "file": bank.word() + ".csv", "rows": scene.sheet(rng, bank),
         "cell": rng.choice("bc") + str(rng.randint(2, 4)), "value": str(bank.number()), **_flip(rng, bank),
     }  # fmt: skip
 
 
 def _cell_pref(args: Args) -> Branches:
     file, cell, value, key = args["file"], args["cell"], args["value"], args["label"]
-    first, second = set_cell_stage(file, args["rows"], cell, value), by_hand("set_check", label=args["label"], state=args["state"])
+    first, second = (
+        set_cell_stage(file, args["rows"], cell, value),
+        by_hand("set_check", label=args["label"], state=args["state"]),
+    )
     return Branches(
         setup=(step("sheet_file", path=file, rows=args["rows"]), scene.prefs_step(args["prefs"])),
         checks=(
@@ -248,7 +251,8 @@ def _sample_folder_option(rng: Random, bank: Bank) -> Args:
     start = scene.prefs(rng, bank)
     menu = start["menu"]
     return {
-        "name": bank.word(), "menu": menu["label"], "option": rng.choice([o for o in menu["options"] if o != menu["value"]]),
+        "name": bank.word(), "menu": menu["label"],
+        "option": rng.choice([o for o in menu["options"] if o != menu["value"]]),
         "prefs": start, "noise": scene.noise(rng, bank, most=3),
     }  # fmt: skip
 

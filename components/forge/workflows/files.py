@@ -130,7 +130,11 @@ def _move(args: Args) -> Branches:
             scene.text_step(file, args["text"]),
             *scene.noise_steps([[folder, ""], [args["other"], ""], *args["noise"]]),
         ),
-        checks=(check("file_absent", path=file), check("same_bytes_as_setup", path=target, source=file), others(file, target)),
+        checks=(
+            check("file_absent", path=file),
+            check("same_bytes_as_setup", path=target, source=file),
+            others(file, target),
+        ),
         plan=(either(goal("move", file=file, folder=folder), f"mv {file} {folder}"),),
         shortcut=(bash(f"cp {file} {folder}"),),
     )
@@ -191,7 +195,10 @@ def _rename_folder(args: Args) -> Branches:
 
 RENAME_FOLDER = workflow(
     "rename-folder",
-    (("rename", "change the name of"), ("the folder {old} to {new}", "{old} to {new}", "the folder called {old} to {new}")),
+    (
+        ("rename", "change the name of"),
+        ("the folder {old} to {new}", "{old} to {new}", "the folder called {old} to {new}"),
+    ),
     _sample_rename_folder,
     _rename_folder,
     lambda rng, bank, args: {**args, "new": scene.spare_word(bank, args)},

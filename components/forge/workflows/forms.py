@@ -40,7 +40,10 @@ FORM_TEXTS = workflow(
     "form-texts",
     (
         _FILL,
-        ("{first} {first_value} and {second} {second_value}", "{first_value} as {first} and {second_value} as {second}"),
+        (
+            "{first} {first_value} and {second} {second_value}",
+            "{first_value} as {first} and {second_value} as {second}",
+        ),
     ),
     _sample_texts,
     _texts,

@@ -51,7 +51,10 @@ def _append(args: Args) -> Branches:
 
 APPEND = workflow(
     "append-line",
-    (("add the line", "write the line", "put the line"), ("{text} at the end of {file}", "{text} at the end of the note {file}")),
+    (
+        ("add the line", "write the line", "put the line"),
+        ("{text} at the end of {file}", "{text} at the end of the note {file}"),
+    ),
     _sample_edit,
     _append,
     lambda rng, bank, args: {**args, "text": scene.spare_word(bank, args)},
@@ -70,7 +73,10 @@ def _replace(args: Args) -> Branches:
 
 REPLACE = workflow(
     "replace-text",
-    (("replace the text of", "replace all the text in", "replace the content of"), ("{file} with {text}", "the note {file} with {text}")),
+    (
+        ("replace the text of", "replace all the text in", "replace the content of"),
+        ("{file} with {text}", "the note {file} with {text}"),
+    ),
     _sample_edit,
     _replace,
     lambda rng, bank, args: {**args, "text": scene.spare_word(bank, args)},
@@ -137,7 +143,10 @@ def _wrong_paste(rng: Random, bank: Bank, args: Args) -> Args:
 
 PASTE = workflow(
     "paste-note",
-    (("paste the clipboard into", "put the clipboard in", "add the clipboard to"), ("{file} and save it", "the note {file} and save it")),
+    (
+        ("paste the clipboard into", "put the clipboard in", "add the clipboard to"),
+        ("{file} and save it", "the note {file} and save it"),
+    ),
     _sample_paste,
     _paste,
     _wrong_paste,

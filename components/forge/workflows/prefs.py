@@ -38,7 +38,9 @@ def _toggle(args: Args) -> Branches:
 
 
 def _wrong_toggle(rng: Random, bank: Bank, args: Args) -> Args:
-    return {**args, "state": "off" if args["state"] == "on" else "on"} if _toggle(args).needs_nothing else _other_box(args)
+    return (
+        {**args, "state": "off" if args["state"] == "on" else "on"} if _toggle(args).needs_nothing else _other_box(args)
+    )
 
 
 def _other_box(args: Args) -> Args:
@@ -117,7 +119,10 @@ def _volume(args: Args) -> Branches:
 
 SET_VOLUME = workflow(
     "set-volume",
-    (("set", "move", "change"), ("the volume to {number}", "the volume slider to {number}", "the volume in prefs to {number}")),
+    (
+        ("set", "move", "change"),
+        ("the volume to {number}", "the volume slider to {number}", "the volume in prefs to {number}"),
+    ),
     _sample_volume,
     _volume,
     lambda rng, bank, args: {**args, "number": args["number"] + (10 if args["number"] < 50 else -10)},

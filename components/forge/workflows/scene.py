@@ -54,8 +54,8 @@ def sheet(rng: Random, bank: Bank, rows: int = 3, columns: int = 3) -> list[list
 
 
 def sheet_name(rng: Random, bank: Bank) -> str:
-    """One sheet in four is an .xlsx."""
-    return bank.word() + rng.choice((".csv", ".csv", ".csv", ".xlsx"))
+    """One sheet in eight is an .xlsx: a workbook costs a hundred times what a .csv costs to read."""
+    return bank.word() + (".xlsx" if rng.random() < 0.125 else ".csv")
 
 
 def prefs(rng: Random, bank: Bank, *needed: str, menu: str | None = None) -> Scene:
@@ -85,7 +85,9 @@ def form(rng: Random, texts: tuple[str, ...], choice: str | None = None, check: 
     if check:
         fields.append({"label": check, "kind": "check", "value": False})
     if len(fields) < 3 and rng.random() < 0.5:
-        fields.append({"label": rng.choice([t for t in words.FORM_TEXTS if t not in texts]), "kind": "text", "required": False})
+        fields.append(
+            {"label": rng.choice([t for t in words.FORM_TEXTS if t not in texts]), "kind": "text", "required": False}
+        )
     rng.shuffle(fields)
     return {"name": rng.choice(words.FORM_NAMES), "fields": fields}
 
@@ -95,11 +97,10 @@ def form_step(scene: Scene) -> SetupStep:
 
 
 def spare_word(bank: Bank, args: Args, longest: int = 6) -> str:
-    """A word of the split that the task does not use."""
-    used = repr(args)
-    while (word := bank.word(longest)) in used:
-        pass
-    return word
+    """A word for a wrong value: one that the task does not use, else one that is none of its arguments by itself."""
+    fitting = [w for w in words.words_of(bank.split) if len(w) <= longest]
+    used, direct = repr(args), {str(v).split(".")[0] for v in args.values()}
+    return next((w for w in fitting if w not in used), None) or next(w for w in fitting if w not in direct)
 
 
 def maybe_open(rng: Random, document: str, share: float = 0.25) -> list[str]:

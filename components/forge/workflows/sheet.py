@@ -6,7 +6,19 @@ from random import Random
 
 from components.forge.preparers import Rows
 from components.forge.workflows import scene
-from components.forge.workflows.base import Args, Bank, Branches, Stage, bash, check, either, goal, others, step, workflow
+from components.forge.workflows.base import (
+    Args,
+    Bank,
+    Branches,
+    Stage,
+    bash,
+    check,
+    either,
+    goal,
+    others,
+    step,
+    workflow,
+)
 
 COLUMNS = "abcd"
 
@@ -28,7 +40,13 @@ def set_cell_stage(file: str, rows: Rows, cell: str, value: str) -> Stage:
 def _sample_set(rng: Random, bank: Bank) -> Args:
     file, rows = scene.sheet_name(rng, bank), scene.sheet(rng, bank)
     cell = rng.choice(COLUMNS[1:3]) + str(rng.randint(2, 4))
-    return {"file": file, "rows": rows, "cell": cell, "value": str(bank.number()), "noise": scene.noise(rng, bank, most=3)}
+    return {
+        "file": file,
+        "rows": rows,
+        "cell": cell,
+        "value": str(bank.number()),
+        "noise": scene.noise(rng, bank, most=3),
+    }
 
 
 def _set(args: Args) -> Branches:
@@ -38,13 +56,20 @@ def _set(args: Args) -> Branches:
         setup=(step("sheet_file", path=file, rows=args["rows"]), *scene.noise_steps(args["noise"])),
         checks=(check("sheet_rows", path=file, rows=with_cell(args["rows"], cell, value)), others(file)),
         plan=(set_cell_stage(file, args["rows"], cell, value),),
-        shortcut=(bash(f"sheet set {file} {neighbour} {value}"),),
+        shortcut=(set_cell_stage(file, args["rows"], neighbour, value),),
     )
 
 
 SET_CELL = workflow(
     "set-cell",
-    (("set", "change"), ("cell {cell} of {file} to {value}", "{cell} in {file} to {value}", "cell {cell} in the sheet {file} to {value}")),
+    (
+        ("set", "change"),
+        (
+            "cell {cell} of {file} to {value}",
+            "{cell} in {file} to {value}",
+            "cell {cell} in the sheet {file} to {value}",
+        ),
+    ),
     _sample_set,
     _set,
     lambda rng, bank, args: {**args, "value": str(next(n for n in iter(bank.number, -1) if str(n) not in repr(args)))},
@@ -75,17 +100,23 @@ def _sort(args: Args) -> Branches:
         setup=(step("sheet_file", path=file, rows=args["rows"]), *scene.noise_steps(args["noise"])),
         checks=(check("sheet_rows", path=file, rows=wanted), others(file)),
         plan=(either(goal("sort_sheet", file=file, column=column, rows=wanted), f"sheet sort {file} {column}"),),
-        shortcut=(bash(f"sort {file} > {file}.new; mv {file}.new {file}"),),
+        shortcut=(bash(f"sort {file} > sorted.csv"),),
     )
 
 
 def _wrong_sort(rng: Random, bank: Bank, args: Args) -> Args:
-    return {**args, "column": rng.choice([c for c in COLUMNS[:3] if c != args["column"]])}
+    """A column that gives another order; when there is none the gate refuses the task."""
+    wanted = sorted_rows(args["rows"], args["column"])
+    others_ = [c for c in COLUMNS[:3] if c != args["column"]]
+    return {**args, "column": next((c for c in others_ if sorted_rows(args["rows"], c) != wanted), others_[0])}
 
 
 SORT = workflow(
     "sort-sheet",
-    (("sort", "order"), ("{file} by column {column}", "the rows of {file} by column {column}", "the sheet {file} by column {column}")),
+    (
+        ("sort", "order"),
+        ("{file} by column {column}", "the rows of {file} by column {column}", "the sheet {file} by column {column}"),
+    ),
     _sample_sort,
     _sort,
     _wrong_sort,
@@ -108,8 +139,13 @@ def _sum(args: Args) -> Branches:
     return Branches(
         setup=(step("sheet_file", path=file, rows=args["rows"]), *scene.noise_steps(args["noise"])),
         checks=(check("sheet_rows", path=file, rows=wanted), others(file)),
-        plan=(either(goal("sum_column", file=file, cell=cell, value=args["total"], rows=wanted), f"sheet sum {file} {args['column']} {cell}"),),
-        shortcut=(bash(f"sheet set {file} {cell} sum"),),
+        plan=(
+            either(
+                goal("sum_column", file=file, cell=cell, value=args["total"], rows=wanted),
+                f"sheet sum {file} {args['column']} {cell}",
+            ),
+        ),
+        shortcut=(set_cell_stage(file, args["rows"], cell, "sum"),),
     )
 
 
@@ -123,7 +159,11 @@ def _wrong_sum(rng: Random, bank: Bank, args: Args) -> Args:
 SUM = workflow(
     "sum-column",
     (
-        ("put the sum of column {column} in", "write the sum of column {column} in", "write the total of column {column} in"),
+        (
+            "put the sum of column {column} in",
+            "write the sum of column {column} in",
+            "write the total of column {column} in",
+        ),
         ("cell {cell} of {file}", "{cell} in {file}"),
     ),
     _sample_sum,

@@ -41,9 +41,7 @@ def _sample_words(rng: Random, bank: Bank) -> Args:
 
 def _words(args: Args) -> Branches:
     file, target = args["file"], args["target"]
-    return _store(
-        args, args["text"], f"wc -w < {file} > {target}", f"{args['count']}\n", f"wc -l < {file} > {target}"
-    )
+    return _store(args, args["text"], f"wc -w < {file} > {target}", f"{args['count']}\n", f"wc -l < {file} > {target}")
 
 
 COUNT_WORDS = workflow(
@@ -166,7 +164,10 @@ def _wrong_copy(rng: Random, bank: Bank, args: Args) -> Args:
 
 COPY_AS = workflow(
     "copy-as",
-    (("copy {file}", "copy the file {file}"), ("into {folder} as {new}", "to the folder {folder} as {new}", "into {folder} and name it {new}")),
+    (
+        ("copy {file}", "copy the file {file}"),
+        ("into {folder} as {new}", "to the folder {folder} as {new}", "into {folder} and name it {new}"),
+    ),
     _sample_copy,
     _copy,
     _wrong_copy,
