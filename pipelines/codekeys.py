@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -307,3 +308,21 @@ def code_key(stage: str) -> str:
     from pipelines.registry import STAGES
 
     return code_keys({stage: STAGES[stage]}, Path(__file__).resolve().parents[1])[stage]
+
+
+def main() -> int:
+    """`python -m pipelines.codekeys`: write `pipelines/codekeys.yaml` of the recipe in this folder."""
+    from pipelines.workspace import SOURCE, find_workspace, registry
+
+    try:
+        workspace = find_workspace()
+        keys = code_keys(registry(), SOURCE, cache_file=workspace.state / "codekeys.json")
+    except OrchestrationError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    write_code_keys(workspace.codekeys_file, keys)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

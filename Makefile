@@ -1,0 +1,32 @@
+# make recipe   the whole recipe on this machine        make test    style, types, tests
+# make bench    figures with the machine's description  make clean   forget runs, outputs and caches
+# make env      the environment alone (.venv, from requirements/lock.txt)
+#
+# Settings for `env` stand in .ci/env; ARGS goes to the command, e.g. make recipe ARGS="--profile smoke".
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+unexport PYTHONDONTWRITEBYTECODE VIRTUAL_ENV
+export PYTHON TORCH_INDEX PIP_FIND_LINKS COWORK_ALLOW_CUDA_TORCH COWORK_NO_SYSTEM
+ARGS ?=
+
+.PHONY: recipe test bench clean env lock
+recipe: env
+	.venv/bin/cowork run $(ARGS)
+
+test: env
+	.venv/bin/ruff check .
+	.venv/bin/mypy
+	.venv/bin/python -m pytest $(ARGS)
+
+bench: env
+	.venv/bin/python -m pipelines.bench $(ARGS)
+
+env:
+	@.ci/env
+
+lock:
+	requirements/relock.sh
+
+clean:
+	rm -rf outputs .cowork dvc.lock .dvc/cache .dvc/tmp pipelines/codekeys.yaml
+	rm -rf .pytest_cache .mypy_cache .ruff_cache build dist
