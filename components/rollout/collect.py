@@ -133,13 +133,20 @@ class _Recorder:
         return digest
 
     def add(
-        self, before: str, after: str, seen: Observation, made: TeacherStep, output: str, perturbed: bool
-    ) -> None:  # fmt: skip
+        self,
+        before: str,
+        after: str,
+        seen: Observation,
+        made: TeacherStep,
+        output: str,
+        error: str,
+        perturbed: bool,
+    ) -> None:
         call = made.call.model_dump(mode="json")
         self.steps.append(
             Step(
                 index=len(self.steps), screen=before, screen_after=after, think="", action=made.action_line, call=call,
-                output=output, perturbed=perturbed, channel=channel_of(made.call),
+                output=output, error=error, perturbed=perturbed, channel=channel_of(made.call),
             )
         )  # fmt: skip
         self.infos.append(
@@ -221,37 +228,36 @@ def _drive(desktop: Desktop, task: Task, settings: Settings, recorder: _Recorder
         perturbed = noise.random() < own.perturb
         if perturbed:
             made = _perturbation(noise, seen, made, style.coordinate_step, space)
-        result = _act(desktop, made.call, space, seen, settings.harness.tools)
+        result, error = _act(desktop, made.call, space, seen, settings.harness.tools)
         teacher.record(made.call, result)
-        output = shown_output(made.call, result, settings.context.output_chars) or ""
+        output = result.output if error else shown_output(made.call, result, settings.context.output_chars)
         ended = isinstance(made.call, ComputerUse) and made.call.action == "terminate"
         if ended:
-            recorder.add(before, before, seen, made, output, perturbed)
+            recorder.add(before, before, seen, made, output, error, perturbed)
             return "terminated" if getattr(made.call, "status", "") == "success" else "step_limit"
         after_seen = desktop.observe()
         after = recorder.see(after_seen)
-        recorder.add(before, after, seen, made, output, perturbed)
+        recorder.add(before, after, seen, made, output, error, perturbed)
         seen, before = after_seen, after
     return "step_limit"
 
 
-def shown_output(call: DesktopCall, result: ActResult, limit: int) -> str | None:
-    """What the next prompt says the call printed, as `rollout.episodes` has it; None for calls that print nothing."""
+def shown_output(call: DesktopCall, result: ActResult, limit: int) -> str:
+    """What the next prompt says the call printed, as `rollout.episodes` has it; "" for calls that print nothing."""
     if isinstance(call, BashCall):
         return bash_text(result, limit)
-    return None if isinstance(call, ComputerUse) else result.output
+    return "" if isinstance(call, ComputerUse) else result.output
 
 
 def _act(
     desktop: Desktop, call: DesktopCall, space: ScreenSpace, seen: Observation, tools: Sequence[str]
-) -> ActResult:  # fmt: skip
-    """Do the call as a policy's would be done: written on the wire, read back, then executed."""
+) -> tuple[ActResult, str]:
+    """Do the call as a policy's would be done: written on the wire, read back, then executed. With the error's code."""
     try:
-        return desktop.act(
-            build_call(call.tool, arguments_of(call, space), space, pointer=seen.pointer, tools=tools)
-        )  # fmt: skip
+        wire = build_call(call.tool, arguments_of(call, space), space, pointer=seen.pointer, tools=tools)
+        return desktop.act(wire), ""
     except CallError as failure:
-        return ActResult(effect=False, output=f"error: {failure.code}")
+        return ActResult(effect=False, output=f"error: {failure.code}"), failure.code
 
 
 def _perturbation(

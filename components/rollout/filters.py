@@ -10,7 +10,7 @@ from components.contracts.digests import canonical_json
 from components.contracts.trajectory import Step, Trajectory
 
 REASONS = (
-    "infra_error", "verifier_error", "gave_up", "step_limit", "failed", "loop", "missed_target", "duplicate",
+    "infra_error", "verifier_error", "gave_up", "step_limit", "failed", "bad_call", "loop", "missed_target", "duplicate",
 )  # fmt: skip
 """In the order they are looked for: the first that applies is the one recorded."""
 
@@ -28,6 +28,8 @@ def reason_to_drop(trajectory: Trajectory) -> str:
         return "gave_up" if _terminates(trajectory) else "step_limit"
     if not trajectory.verdict.success:
         return "failed"
+    if any(step.error and not step.perturbed for step in trajectory.steps):
+        return "bad_call"
     if _loops(trajectory.steps):
         return "loop"
     if any(_missed(step, info) for step, info in zip(trajectory.steps, step_infos(trajectory), strict=True)):

@@ -11,6 +11,7 @@ import struct
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -86,19 +87,20 @@ def _decode_any(data: bytes, where: str) -> Screen:
 
 
 class ScreenCache:
-    """Decoded pictures by digest, the most recently used kept. `png` gives the bytes of a digest."""
+    """Decoded pictures by digest: the most recently used are kept, and any that someone still holds is shared."""
 
     def __init__(self, png: Callable[[str], bytes], size: int = 512) -> None:
         self._png = png
         self._size = size
         self._kept: OrderedDict[str, Screen] = OrderedDict()
+        self._held: WeakValueDictionary[str, Screen] = WeakValueDictionary()
 
     def __getitem__(self, digest: str) -> Screen:
-        if digest in self._kept:
-            self._kept.move_to_end(digest)
-            return self._kept[digest]
-        screen = decode_png(self._png(digest), where=f"screen {digest}")
+        screen = self._held.get(digest)
+        if screen is None:
+            screen = self._held[digest] = decode_png(self._png(digest), where=f"screen {digest}")
         self._kept[digest] = screen
+        self._kept.move_to_end(digest)
         if len(self._kept) > self._size:
             self._kept.popitem(last=False)
         return screen

@@ -21,7 +21,7 @@ from components.contracts.artifacts import output_dir
 from components.contracts.desktop import Element, Screen
 from components.contracts.digests import canonical_json
 from components.contracts.errors import DataError
-from components.contracts.trajectory import Trajectory
+from components.contracts.trajectory import Step, Trajectory
 from components.rollout.screens import ScreenCache
 from components.rollout.tables import Kind, read_table, write_table
 
@@ -139,7 +139,13 @@ def read_trajectories(folder: Path) -> list[Trajectory]:
     return found
 
 
-class ScreenTable:
+def turn_output(step: Step) -> str | None:
+    """The text that came with the observation after a step; None where nothing is printed (a GUI call that worked)."""
+    printed = step.error or (step.call is not None and step.call["tool"] != "computer_use")
+    return step.output if printed else None
+
+
+class ScreenTable(Mapping[str, Screen]):
     """The screenshots of a directory. PNG bytes are in memory; pixels are decoded when asked for, and cached."""
 
     def __init__(self, folder: Path, cache: int = 512) -> None:
