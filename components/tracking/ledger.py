@@ -3,9 +3,10 @@
 Names that are understood in `events.ledger(kind, **amounts)`; anything else is summed and listed under `other`:
 
 - `train`: tokens (seen by the trainer), parameters (of the language model) -> 6 N D floating point operations
-- `generate`: calls, tokens_in, tokens_out, parameters -> 2 N (in + out)
+- `generate`, `inference`: calls, tokens_in, tokens_out (or `tokens`, meaning output), parameters -> 2 N (in + out)
 - `teacher`: calls, tokens_in, tokens_out (0 tokens for a scripted teacher)
 - `sandbox`: seconds, steps, episodes
+- `flops` of any kind is added to the nominal operations as it is (then without `parameters`)
 
 `parameters` is the size N in this record, not an amount to add up. The nominal counts are those of Kaplan et al. 2020
 (arXiv 2001.08361, table 1): 2N a token forward, twice that backward. Every attempt of a stage counts: its
@@ -72,8 +73,11 @@ def _add_entry(cost: StageCost, kind: str, amounts: dict[str, float]) -> None:
         tokens = amounts.pop("tokens", 0.0)
         cost.train_tokens += tokens
         cost.flops += train_flops(parameters, tokens)
-    elif kind in ("generate", "teacher"):
-        tokens_in, tokens_out = amounts.pop("tokens_in", 0.0), amounts.pop("tokens_out", 0.0)
+    elif kind in ("generate", "inference", "teacher"):
+        tokens_in, tokens_out = (
+            amounts.pop("tokens_in", 0.0),
+            amounts.pop("tokens_out", 0.0) + amounts.pop("tokens", 0.0),
+        )
         cost.calls += amounts.pop("calls", 0.0)
         cost.tokens_in += tokens_in
         cost.tokens_out += tokens_out

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from html import escape
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from components.contracts.digests import short
 from components.contracts.errors import DataError
+from components.tracking.dag_layout import RAIL, layout, reduced
 
 RUN_FILE = "run.json"
 StageStatus = Literal["pending", "running", "finished", "failed", "killed", "reused"]
@@ -112,11 +114,19 @@ def find_digest(runs_dir: Path, digest: str) -> list[tuple[str, str, str]]:
 
 # The picture.
 
-_WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 148, 58, 46, 16, 12
+_WIDTH, _HEIGHT, _GAP_X, _PITCH, _MARGIN = 148, 58, 44, 74, 12
+
+_STYLE = (
+    "<style>.lineage-edge{fill:none;stroke:#8a94a6;stroke-width:1.4}.lineage-box{fill:Canvas;stroke:#8a94a6;"
+    "stroke-width:1.3}.lineage text{font:12px system-ui,'DejaVu Sans',sans-serif;fill:currentColor}"
+    ".lineage .lineage-small{font-size:10.5px;opacity:.72}.lineage .lineage-hash{font-family:ui-monospace,monospace}"
+    ".lineage-finished{stroke:#2f9e62}.lineage-failed,.lineage-killed{stroke:#d0443e;stroke-width:2}"
+    ".lineage-reused{stroke:#2f9e62;stroke-dasharray:4 3}</style>"
+)
 
 
-def _edges(stages: list[StageRecord]) -> list[tuple[int, int, str]]:
-    """(from, to, digest) for every output of a stage that a later stage reads."""
+def _edges(stages: list[StageRecord]) -> dict[tuple[int, int], str]:
+    """(maker, reader) -> digest, for every output of a stage that another one reads."""
     made = {artifact.digest: index for index, stage in enumerate(stages) for artifact in stage.outputs}
     edges: dict[tuple[int, int], str] = {}
     for index, stage in enumerate(stages):
@@ -124,79 +134,66 @@ def _edges(stages: list[StageRecord]) -> list[tuple[int, int, str]]:
             source = made.get(artifact.digest)
             if source is not None and source != index:
                 edges.setdefault((source, index), artifact.digest)
-    return [(source, target, digest) for (source, target), digest in sorted(edges.items())]
-
-
-def _columns(count: int, edges: list[tuple[int, int, str]]) -> list[int]:
-    """Column of each stage: one right of its furthest source. A loop (not possible in a DAG) stops growing."""
-    column = [0] * count
-    for _ in range(count):
-        before = list(column)
-        for source, target, _digest in edges:
-            column[target] = min(max(column[target], column[source] + 1), count)
-        if column == before:
-            break
-    return column
-
-
-def _rows(column: list[int], edges: list[tuple[int, int, str]]) -> list[float]:
-    """Vertical place of each stage, in boxes: near the mean of its sources, no two of a column closer than one."""
-    place = [0.0] * len(column)
-    for at in sorted(set(column)):
-        wanted = []
-        for index in (i for i, c in enumerate(column) if c == at):
-            sources = [place[source] for source, target, _digest in edges if target == index]
-            wanted.append((sum(sources) / len(sources) if sources else float(index), index))
-        free = 0.0
-        for want, index in sorted(wanted):
-            place[index] = free = max(want, free)
-            free += 1.0
-    lowest = min(place, default=0.0)
-    return [value - lowest for value in place]
+    return edges
 
 
 def pipeline_picture(record: RunRecord) -> str:
     """The run's DAG from left to right as one SVG element, each stage with the short form of its first output.
 
-    Colours are CSS classes (`lineage-*`) with defaults inside, so that the picture also stands alone.
+    Lines that others imply are left out; a box's title lists everything the stage read and wrote, in full.
     """
-    from html import escape
-
     stages = record.stages
     edges = _edges(stages)
-    column = _columns(len(stages), edges)
-    row = _rows(column, edges)
-    left = [_MARGIN + c * (_WIDTH + _GAP_X) for c in column]
-    top = [_MARGIN + r * (_HEIGHT + _GAP_Y) for r in row]
+    shown = reduced(len(stages), edges)
+    places = layout(len(stages), shown)
+
+    def left_of(column: int) -> float:
+        return _MARGIN + column * (_WIDTH + _GAP_X)
+
+    left = [left_of(at) for at in places.column]
+    top = [_MARGIN + at * _PITCH for at in places.row]
     width = max(left, default=0) + _WIDTH + _MARGIN
-    height = max(top, default=0) + _HEIGHT + _MARGIN
+    height = max(places.rows * _PITCH, _HEIGHT) + _MARGIN
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="lineage" viewBox="0 0 {width:.0f} {height:.0f}" '
         f'width="{width:.0f}" height="{height:.0f}" role="img" aria-label="stages and the digests between them">',
-        "<style>.lineage-edge{fill:none;stroke:#8a94a6;stroke-width:1.4}.lineage-box{fill:#8a94a61f;stroke:#8a94a6}"
-        ".lineage text{font:12px system-ui,sans-serif;fill:currentColor}.lineage .lineage-small{font-size:10.5px;"
-        "opacity:.72}.lineage .lineage-hash{font-family:ui-monospace,monospace}.lineage-finished{stroke:#2f9e62}"
-        ".lineage-failed,.lineage-killed{stroke:#d0443e}.lineage-reused{stroke-dasharray:4 3}</style>",
+        _STYLE,
     ]
-    for source, target, digest in edges:
-        x0, y0 = left[source] + _WIDTH, top[source] + _HEIGHT / 2
-        x1, y1 = left[target], top[target] + _HEIGHT / 2
-        bend = max((x1 - x0) / 2, 24)
-        parts.append(
-            f'<path class="lineage-edge" d="M{x0:.0f} {y0:.1f} C{x0 + bend:.0f} {y0:.1f} {x1 - bend:.0f} {y1:.1f} '
-            f'{x1:.0f} {y1:.1f}"><title>{escape(stages[source].name)} to {escape(stages[target].name)}: '
-            f"{escape(digest)}</title></path>"
-        )
-    for index, stage in enumerate(stages):
-        x, y = left[index], top[index]
-        facts = stage.status if stage.status != "finished" else f"{stage.seconds:.0f} s"
-        label = short(stage.outputs[0].digest, 10) if stage.outputs else "no output"
-        whole = "\n".join(f"{a.name} {a.digest}" for a in stage.outputs)
-        parts.append(
-            f'<g><title>{escape(stage.name)} ({escape(stage.status)})\n{escape(whole)}</title>'
-            f'<rect class="lineage-box lineage-{stage.status}" x="{x:.0f}" y="{y:.1f}" width="{_WIDTH}" '
-            f'height="{_HEIGHT}" rx="7"/><text x="{x + 10:.0f}" y="{y + 19:.1f}">{escape(stage.name)}</text>'
-            f'<text class="lineage-small" x="{x + 10:.0f}" y="{y + 34:.1f}">{escape(facts)}</text>'
-            f'<text class="lineage-small lineage-hash" x="{x + 10:.0f}" y="{y + 49:.1f}">{escape(label)}</text></g>'
-        )
+    for source, target in shown:
+        passed = places.lines[source, target]
+        stops = [(left_of(at), _MARGIN + (row + RAIL / 2) * _PITCH) for at, row in passed]
+        start = (left[source] + _WIDTH, top[source] + _HEIGHT / 2)
+        path = _line(start, stops, (left[target], top[target] + _HEIGHT / 2))
+        says = f"{stages[source].name} to {stages[target].name}: {edges[source, target]}"
+        parts.append(f'<path class="lineage-edge" d="{path}"><title>{escape(says)}</title></path>')
+    parts += [_box(stage, x, y) for stage, x, y in zip(stages, left, top, strict=True)]
     return "".join(parts) + "</svg>"
+
+
+def _line(start: tuple[float, float], stops: list[tuple[float, float]], end: tuple[float, float]) -> str:
+    """A smooth path; at a stop it runs straight for the width of a box, between the boxes of that column."""
+    path = [f"M{start[0]:.0f} {start[1]:.1f}"]
+    at = start
+    for x, y in [*stops, end]:
+        bend = (x - at[0]) / 2
+        path.append(f"C{at[0] + bend:.0f} {at[1]:.1f} {x - bend:.0f} {y:.1f} {x:.0f} {y:.1f}")
+        at = (x, y)
+        if (x, y) != end:
+            at = (x + _WIDTH, y)
+            path.append(f"H{at[0]:.0f}")
+    return " ".join(path)
+
+
+def _box(stage: StageRecord, x: float, y: float) -> str:
+    facts = f"{stage.seconds:.0f} s" if stage.status == "finished" else stage.status
+    label = short(stage.outputs[0].digest, 12) if stage.outputs else "no output"
+    whole = [f"{stage.name} ({stage.status})"]
+    whole += [f"reads {artifact.name} {artifact.digest}" for artifact in stage.inputs]
+    whole += [f"writes {artifact.name} {artifact.digest}" for artifact in stage.outputs]
+    return (
+        f"<g><title>{escape(chr(10).join(whole))}</title>"
+        f'<rect class="lineage-box lineage-{stage.status}" x="{x:.0f}" y="{y:.1f}" width="{_WIDTH}" '
+        f'height="{_HEIGHT}" rx="7"/><text x="{x + 10:.0f}" y="{y + 19:.1f}">{escape(stage.name)}</text>'
+        f'<text class="lineage-small" x="{x + 10:.0f}" y="{y + 34:.1f}">{escape(facts)}</text>'
+        f'<text class="lineage-small lineage-hash" x="{x + 10:.0f}" y="{y + 49:.1f}">{escape(label)}</text></g>'
+    )

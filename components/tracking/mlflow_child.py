@@ -58,16 +58,17 @@ class ChildRun:
 
     def __init__(
         self, store: Store, *, run: str, parent: str, stage: str, attempt: int, start: Event, param_limit: int,
-        previous: str, previous_status: str, mlflow_run: str = "",
+        previous: str, previous_status: str, commit: str = "", mlflow_run: str = "",
     ) -> None:  # fmt: skip
         self._store, self._run, self._parent, self._stage, self._attempt = store, run, parent, stage, attempt
         self._start, self._limit, self._previous_status = start, param_limit, previous_status
+        self._commit = start.get("tags", {}).get("commit", commit)
         self.mlflow_run = mlflow_run or self._open("", previous)
 
     def _open(self, variant: str, previous: str) -> str:
-        key, commit = self._start.get("key", ""), self._start.get("tags", {}).get("commit", "")
+        key = self._start.get("key", "")
         tags = {
-            "mlflow.parentRunId": self._parent, "mlflow.source.git.commit": commit, "cowork.kind": "stage",
+            "mlflow.parentRunId": self._parent, "mlflow.source.git.commit": self._commit, "cowork.kind": "stage",
             "cowork.run": self._run, "cowork.stage": self._stage, "cowork.stage_key": key,
         }  # fmt: skip
         identity = digest_value(["stage", self._run, self._stage, key, variant])
@@ -130,8 +131,8 @@ class ChildRun:
                 self._model_output(event)
         elif role == "input":
             context = "evaluation" if self._stage.startswith("evaluate-") else "training"
-            commit = self._start.get("tags", {}).get("commit", "")
-            data = dataset_input(name, event["path"], digest, commit, context)
+            # The path tells data sets apart; a stage's own word for it ("corpus") does not.
+            data = dataset_input(event["path"] or name, event["path"], digest, self._commit, context)
             self._store.client.log_inputs(self.mlflow_run, datasets=[data])
 
     def _find_model(self, tag: str, value: str) -> Any | None:
@@ -147,7 +148,7 @@ class ChildRun:
         """A logged model for a checkpoint, not READY yet."""
         tags = {"cowork.digest": event["digest"], "cowork.path": event["path"], **tags}
         return self._store.client.create_logged_model(
-            self._store.experiment_id, name=f"{event['name']}-{short(event['digest'], 8)}".replace("/", "-"),
+            self._store.experiment_id, name=f"{Path(event['path']).name or event['name']}-{short(event['digest'], 8)}",
             source_run_id=source, tags={name: value for name, value in tags.items() if value}, model_type="checkpoint",
         )  # fmt: skip
 

@@ -206,17 +206,16 @@ class MlflowShipper:
             return True
         return position.status == "RUNNING" and (final or bool(_later(spool, spools)))
 
-    def _send_spool(
-        self, store: Store, parent: str, spool: SpoolFile, spools: list[SpoolFile], final: bool
-    ) -> int:
+    def _send_spool(self, store: Store, parent: str, spool: SpoolFile, spools: list[SpoolFile], final: bool) -> int:
         position = self._position(spool)
         whole = read_events(spool.path).events
         before = [other for other in spools if other.stage == spool.stage and other.attempt < spool.attempt]
         previous = self._position(before[-1]) if before else Position()
+        record = self._record()
         child = ChildRun(
             store, run=self.run_dir.name, parent=parent, stage=spool.stage, attempt=spool.attempt,
             start=start_of(whole), param_limit=self._param_limit, previous=previous.mlflow_run,
-            previous_status=previous.status, mlflow_run=position.mlflow_run,
+            previous_status=previous.status, commit=record.commit if record else "", mlflow_run=position.mlflow_run,
         )  # fmt: skip
         if position.status != "RUNNING":
             child.reopen()
