@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from components.contracts.desktop import Element
 from components.sandbox.minidesk.draw import HALF, Canvas, shade
+from components.sandbox.minidesk.font import Colour
 from components.sandbox.minidesk.pane import Pane, Spot
 from components.sandbox.minidesk.store import Home, Parts
 
@@ -67,9 +68,7 @@ class App(Pane):
         """Draws everything under the title bar."""
 
     def paint(self, canvas: Canvas) -> list[Spot]:
-        t = canvas.theme
-        edge = shade(t.title, 0 if self.active else 60)
-        canvas.frame((0, 0, self.width, self.height), edge, t.panel)
+        canvas.stamp(0, 0, self.width, self.height, _empty, shade(canvas.theme.title, 0 if self.active else 60))
         title, close = canvas.title_bar((0, 0, self.width, HALF), self.title, active=self.active)
         return [Spot(lower(title), "title"), Spot(lower(close), "close"), *self.content(canvas)]
 
@@ -144,6 +143,12 @@ class App(Pane):
     def summary(self) -> dict[str, Any]:
         """JSON-able state for tests and teachers."""
         return {}
+
+
+def _empty(canvas: Canvas, edge: Colour) -> None:
+    """An empty window."""
+    height, width = canvas.pixels.shape[:2]
+    canvas.frame((0, 0, width, height), edge, canvas.theme.panel)
 
 
 def lower(element: Element) -> Element:

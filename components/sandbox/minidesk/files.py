@@ -150,8 +150,8 @@ class Files(App):
         names = [e.name for e in self.entries]
         index = names.index(self.selected) + step if self.selected in names else 0
         index = max(0, min(index, len(names) - 1))
-        self._first = max(min(self._first, index), index - SHOWN + 1)
-        return self._select(names[index])
+        before, self._first = self._first, max(min(self._first, index), index - SHOWN + 1)
+        return self._select(names[index]) or before != self._first
 
     def _go(self, folder: Parts) -> bool:
         if folder == self.folder:

@@ -109,8 +109,8 @@ class Forms(App):
     def middle(self, spot: Spot | None) -> bool:
         if spot is None or spot.name != "field" or spot.arg.get("kind", "text") in ("check", "choice"):
             return False
-        self.focus = spot.arg["label"]
-        return self._paste()
+        changed, self.focus = self.focus != spot.arg["label"], spot.arg["label"]
+        return self._paste() or changed
 
     def scroll(self, rows: int) -> bool:
         first = max(0, min(self._first - rows, len(self.fields) - SHOWN))
@@ -165,7 +165,6 @@ class Forms(App):
         if self.values[label] == value:
             return False
         self.values[label] = value
-        self.dirty = True
         return True
 
     def _next(self, step: int) -> bool:
@@ -187,7 +186,6 @@ class Forms(App):
             given = field.get("value")
             empty: Any = bool(given) if field.get("kind") == "check" else ("" if given is None else str(given))
             self.values[field["label"]] = empty
-        self.dirty = True
         return before != self.values
 
     def _records(self) -> list[Any]:

@@ -81,8 +81,8 @@ class Notes(App):
     def middle(self, spot: Spot | None) -> bool:
         if spot is None or spot.name != "text":
             return False
-        self.focus = True
-        return self._act("paste")
+        changed, self.focus = not self.focus, True
+        return self._act("paste") or changed
 
     def scroll(self, rows: int) -> bool:
         back = max(0, min(self._back + rows, len(self.lines()) - LINES))
@@ -144,22 +144,17 @@ class Notes(App):
     def _act(self, label: str) -> bool:
         if label == "save":
             return self._save()
-        if label == "new":
-            changed = bool(self.path or self.text)
-            self.path, self.text, self._saved = (), "", ""
-            self.focus, self._all, self._back = True, False, 0
-            return changed
         if label == "copy":
             self.desk.clip = Clip("text", self.text)
             self.desk.toast("copied")
-            self.dirty = True
             return True
         if label == "paste":
             return self.desk.clip.kind == "text" and self.type(self.desk.clip.text)
-        changed = bool(self.text)
+        before = (self.path, self.text, self._all, self._back, self.focus)
+        if label == "new":
+            self.path, self._saved = (), ""
         self.text, self._all, self._back, self.focus = "", False, 0, True
-        self.dirty = True
-        return changed
+        return before != (self.path, self.text, self._all, self._back, self.focus)
 
     def _save(self) -> bool:
         if self.path:

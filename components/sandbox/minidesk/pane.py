@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from components.contracts.desktop import Box, Element
 from components.sandbox.minidesk.draw import Canvas, Theme
 
 
-@dataclass(frozen=True)
-class Spot:
+class Spot(NamedTuple):
     """Something drawn that answers the mouse: its element in pane coordinates, what it is to its owner, an argument.
 
     Clicks are looked up in the spots of the last painting, so what is drawn and what is clickable cannot differ.
@@ -32,6 +31,8 @@ class Pane(ABC):
         self.x = 0
         self.y = 0
         self.dirty = True
+        self.version = 0
+        """Counts paintings."""
         self.canvas: Canvas | None = None
         self.spots: list[Spot] = []
 
@@ -50,6 +51,7 @@ class Pane(ABC):
                 self.canvas = Canvas(theme, self.width, self.height)
             self.spots = [s for spot in self.paint(self.canvas) if (s := self._inside(spot)) is not None]
             self.dirty = False
+            self.version += 1
         return self.canvas
 
     def _inside(self, spot: Spot) -> Spot | None:
@@ -58,7 +60,7 @@ class Pane(ABC):
         if x1 <= self.width and y1 <= self.height:
             return spot
         box = (x0, y0, min(x1, self.width), min(y1, self.height))
-        return replace(spot, element=replace(spot.element, box=box)) if x0 < box[2] and y0 < box[3] else None
+        return spot._replace(element=replace(spot.element, box=box)) if x0 < box[2] and y0 < box[3] else None
 
     def contains(self, at: tuple[int, int]) -> bool:
         x0, y0, x1, y1 = self.box

@@ -109,7 +109,6 @@ class Prefs(App):
         if self.values[label] == value:
             return False
         self.values[label] = value
-        self.dirty = True
         write_state(self.desk.state_dir / FILE, self.doc)
         if label == "theme":
             self.desk.use_theme(str(value))

@@ -7,6 +7,7 @@ those are listed.
 from __future__ import annotations
 
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ class Screenful:
         self._key: tuple[object, ...] = ()
         self._desk: NDArray[np.uint8] | None = None
         self._icons: list[Element] = []
+        self._lists: WeakKeyDictionary[Pane, tuple[tuple[object, ...], list[Element]]] = WeakKeyDictionary()
 
     def compose(self, session: Session) -> tuple[Screen, tuple[Element, ...]]:
         """A new read-only (224, 288, 3) screen and its elements."""
@@ -47,8 +49,16 @@ class Screenful:
             return canvas.pixels, tuple(placed(overlay))
         elements = visible(self._icons, [w.box for w in windows])
         for window, covers in shown:
-            elements += visible(placed(window), covers)
+            elements += self._seen(window, covers)
         return canvas.pixels, tuple(elements)
+
+    def _seen(self, window: Pane, covers: list[Box]) -> list[Element]:
+        """The window's visible elements, listed again only when it or what lies over it changed."""
+        key = (window.version, window.x, window.y, covers)
+        known = self._lists.get(window)
+        if known is None or known[0] != key:
+            known = self._lists[window] = (key, visible(placed(window), covers))
+        return known[1]
 
     def _background(self, session: Session) -> NDArray[np.uint8]:
         key = (session.theme, session.looks.dock, session.icon)

@@ -199,6 +199,11 @@ class Session:
             self.pointer = clamp(coordinate)
         return self.pointer
 
+    def _did(self, window: App, changed: bool) -> bool:
+        """A window that changed is painted again."""
+        window.dirty |= changed
+        return changed
+
     def _fresh(self, pane: App | Overlay) -> None:
         pane.render(self.theme)
 
@@ -210,10 +215,12 @@ class Session:
         return self.looks.dock[index] if at[0] < ICON_W and index < len(self.looks.dock) else ""
 
     def _overlay_done(self, overlay: Overlay, changed: bool) -> bool:
-        """Takes a finished overlay away, unless its work put up another one."""
-        overlay.dirty = True
-        if overlay.closed and self.overlay is overlay:
-            self.overlay = None
+        """Takes a finished overlay away, unless its work put up another one. Its work was on the top window."""
+        if overlay.closed:
+            if self.overlay is overlay:
+                self.overlay = None
+            if self.top is not None:
+                self.top.dirty = True
         return changed
 
     def _click(self, at: Point) -> bool:
@@ -234,8 +241,7 @@ class Session:
             return self.close_window(window)
         if spot is not None and spot.name == "title":
             return changed
-        window.dirty = True
-        return window.click(spot, (at[0] - window.x, at[1] - window.y)) or changed
+        return self._did(window, window.click(spot, (at[0] - window.x, at[1] - window.y))) or changed
 
     def _double(self, at: Point) -> bool:
         if self.overlay is None:
@@ -250,8 +256,7 @@ class Session:
                     raised = self.raise_window(window)
                     done = window.double(spot)
                     if done is not None:
-                        window.dirty = True
-                        return done or raised
+                        return self._did(window, done) or raised
         first = self._click(at)
         return self._click(at) or first
 
@@ -280,8 +285,7 @@ class Session:
             self.windows.insert(0, window)
             return self.raise_window(self.windows[-1])
         raised = self.raise_window(window)
-        window.dirty = True
-        return (window.context(spot, at) if right else window.middle(spot)) or raised
+        return self._did(window, window.context(spot, at) if right else window.middle(spot)) or raised
 
     def _open_icon(self, icon: str) -> None:
         self.icon = ""
@@ -310,17 +314,15 @@ class Session:
             moved = (x, y) != (window.x, window.y)
             window.x, window.y = x, y
             return moved or changed
-        window.dirty = True
         target = window.spot_at(at) if self._window_at(at) is window else None
-        return window.drag(spot, target, (at[0] - window.x, at[1] - window.y)) or changed
+        return self._did(window, window.drag(spot, target, (at[0] - window.x, at[1] - window.y))) or changed
 
     def _scroll(self, at: Point | None, pixels: int) -> bool:
         window = self._window_at(at) if at is not None else self.top
         if self.overlay is not None or window is None or not pixels:
             return False
         rows = max(1, abs(pixels) // SCROLL_PIXELS)
-        window.dirty = True
-        return window.scroll(rows if pixels > 0 else -rows)
+        return self._did(window, window.scroll(rows if pixels > 0 else -rows))
 
     def _type(self, text: str) -> bool:
         """Typed text goes to the overlay or the top window; a dialog that closes hands on what is left."""
@@ -331,8 +333,7 @@ class Session:
                 top = self.top
                 if top is None:
                     return changed
-                top.dirty = True
-                return top.type(text) or (text == "\n" and top.key("enter")) or changed
+                return self._did(top, top.type(text) or (text == "\n" and top.key("enter"))) or changed
             line, newline, text = text.partition("\n")
             changed |= self._overlay_done(overlay, overlay.type(line + newline))
             if self.overlay is overlay and not newline:
@@ -360,12 +361,9 @@ class Session:
             return self.close_window(top)
         if pressed.alt:
             return key == "tab" and self.raise_window(self.windows[0])
-        top.dirty = True
-        if pressed.ctrl:
-            return top.ctrl(key)
-        if key in ("enter", "tab"):
+        if key in ("enter", "tab") and not pressed.ctrl:
             return self._type("\n" if key == "enter" else "\t")
-        return top.key(key)
+        return self._did(top, top.ctrl(key) if pressed.ctrl else top.key(key))
 
     # -- summary -----------------------------------------------------------------------------------------------------
 

@@ -109,8 +109,8 @@ class Sheet(App):
         if spot is None:
             return self._commit()
         if spot.name == "do":
-            self._commit()
-            return {"save": self._save, "sort": self._sort, "sum": self._sum}[spot.arg]()
+            committed = self._commit()
+            return {"save": self._save, "sort": self._sort, "sum": self._sum}[spot.arg]() or committed
         if spot.arg == self._at:
             return False
         self._commit()
@@ -230,7 +230,6 @@ class Sheet(App):
             return False
         text, self._edit = self._edit, None
         self._put(self._at, text)
-        self.dirty = True
         return True
 
     def _step(self, by: Place) -> bool:
@@ -238,14 +237,14 @@ class Sheet(App):
         committed = self._commit()
         row = max(0, min(self._at[0] + by[0], MAX_ROWS - 1))
         column = max(0, min(self._at[1] + by[1], MAX_COLUMNS - 1))
-        moved = (row, column) != self._at
+        before = (self._at, self._first)
         self._at = (row, column)
         top, left = self._first
         self._first = (
             max(min(top, row), row - SHOWN + 1),
             max(min(left, column), column - COLUMNS + 1),
         )
-        return moved or committed
+        return before != (self._at, self._first) or committed
 
     def _sort(self) -> bool:
         """Rows under the head row, by the selected column: as numbers when all are, empty cells last."""
