@@ -13,11 +13,11 @@ enters the user namespace in which the guest is uid 1000 whoever started it.
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -113,9 +113,9 @@ class Launch:
 
 
 def host_site() -> Path | None:
-    """The running interpreter's site-packages, shown read-only to the guest so that its python has openpyxl."""
-    path = Path(sysconfig.get_paths()["purelib"])
-    return path if path.is_dir() else None
+    """The site-packages that holds openpyxl here; shown to the guest read-only, so that its python has it too."""
+    found = importlib.util.find_spec("openpyxl")
+    return Path(found.origin).parent.parent if found and found.origin else None
 
 
 def host_python() -> Path | None:
@@ -169,9 +169,9 @@ def _environment(home: str, guest: str | None, site: str | None, python: str | N
     path = [f"{guest}/bin"] if guest else []
     path += [f"{python}/bin"] if python else []
     env = {
-        "HOME": home, "PATH": ":".join([*path, _SYSTEM_PATH]), "LANG": "C.UTF-8", "TZ": "UTC", "USER": "user", "LOGNAME": "user",
-        "SHELL": "/bin/bash", "TERM": "dumb", "PAGER": "cat", "PS1": "$ ", "PYTHONDONTWRITEBYTECODE": "1",
-        "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+        "HOME": home, "PATH": ":".join([*path, _SYSTEM_PATH]), "LANG": "C.UTF-8", "TZ": "UTC", "USER": "user",
+        "LOGNAME": "user", "SHELL": "/bin/bash", "TERM": "dumb", "PAGER": "cat",
+        "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
     }  # fmt: skip
     if site:
         env["PYTHONPATH"] = site
@@ -250,9 +250,10 @@ def _userns(
 
 
 # The guest's own user namespace is the only one that may exist inside: no nested one, hence no capabilities to gain.
+# The death signal is set last, since a change of identity clears it (prctl(2)).
 _LAST_NAMESPACE = (
     "echo 1 > /proc/sys/user/max_user_namespaces;"
-    'exec unshare --user --map-user=1000 --map-group=1000 -- setpriv --no-new-privs -- "$@"'
+    'exec unshare --user --map-user=1000 --map-group=1000 -- setpriv --no-new-privs --pdeathsig KILL -- "$@"'
 )
 
 

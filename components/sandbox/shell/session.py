@@ -2,11 +2,11 @@
 
 How a command travels. Bash reads its own script from standard input, which is a pipe from us. For a command we
 write a fixed line that reads what follows up to a NUL as data; the command and a NUL; two more fixed lines; a random
-token and a NUL. The fixed lines `eval` the command, with standard input from /dev/null, output and errors in one pipe to us, and the
-control and report pipes closed; then read the token, and write token, exit status and directory to the report
+token and a NUL. The fixed lines `eval` the command, with standard input from /dev/null, output and errors in one pipe
+to us, and our other pipes closed; then they read the token, and write token, exit status and directory to the report
 pipe. So a command is never spliced into a script, whatever it contains cannot end the framing, what it prints
-cannot be mistaken for a report, and the fixed lines run at top level: `break`, `return`, `declare` or a syntax error
-in a command mean what they mean in a script. A shell that exits, hangs or is replaced (`exec`) is noticed by
+cannot be mistaken for a report, and since the fixed lines run at top level, `break`, `return`, `declare` or a syntax
+error in a command mean what they mean in a script. A shell that exits, hangs or is replaced (`exec`) is noticed by
 its end or by the deadline, and the next command gets a new one in the same directory.
 """
 
@@ -35,7 +35,7 @@ _OUTPUT, _REPORT = 201, 202
 _TAKE_COMMAND = b"\nIFS= \\builtin read -r -d '' __command\n"
 _RUN_AND_REPORT = f"""\
 __status_is "$__status"; \\builtin eval "$__command" </dev/null >&{_OUTPUT} 2>&1 {_OUTPUT}>&- {_REPORT}>&-
-__status=$?; IFS= \\builtin read -r -d '' __token; \\builtin printf '%s %d %s\\0' "$__token" "$__status" "$PWD" >&{_REPORT}
+__status=$?; IFS= \\builtin read -r -d '' __token; __report "$__token" >&{_REPORT}
 """.encode()
 
 GUEST_LIBRARY = Path(__file__).resolve().parent / "guest"
@@ -111,26 +111,12 @@ class ShellSession:
         if "\0" in command:
             return ShellResult("bash: the command contains a NUL character\n", 2)
         deadline = time.monotonic() + timeout
-        data = b""
-        if self._launch.owner is not None:
-            try:
-                adopt(self.home, self._launch.owner)
-            except OSError as error:
-                raise SandboxError(f"the home cannot be used: {error}", where=str(self.home)) from error
-        note = ""
-        if self._guest is not None and spawn.has_ended(self._guest):  # between two commands, by a background job
-            self._stop()
-            note = f"the shell had ended; this ran in a new one in {self._directory}"
-        if self._guest is None:
-            self._guest = spawn.start(self._launch)
-            data = self._first_lines()
-            self._script_lines = data.count(b"\n")
+        guest, opening, note = self._started()
         token = secrets.token_hex(16).encode()
-        text = command.encode(errors="replace")
-        data += _TAKE_COMMAND + text + b"\0" + _RUN_AND_REPORT + token + b"\0"
         first = self._script_lines + _TAKE_COMMAND.count(b"\n") + 1
         self._script_lines = first + 1
-        result = self._exchange(self._guest, data, token, deadline, timeout)
+        data = opening + _TAKE_COMMAND + command.encode(errors="replace") + b"\0" + _RUN_AND_REPORT + token + b"\0"
+        result = self._exchange(guest, data, token, deadline, timeout)
         output = _renumber(result.output, first, command.count("\n"))
         return replace(result, output=_append(output, note) if note else output)
 
@@ -157,16 +143,37 @@ class ShellSession:
         self._ready = False
         return spawn.stop(guest, confined=self.confinement != "none") if guest else 0
 
+    def _started(self) -> tuple[spawn.Guest, bytes, str]:
+        """(the running shell, script lines it must get first, a note for the reader), starting one where needed."""
+        if self._launch.owner is not None:
+            try:
+                adopt(self.home, self._launch.owner)
+            except OSError as error:
+                raise SandboxError(f"the home cannot be used: {error}", where=str(self.home)) from error
+        note = ""
+        if self._guest is not None and spawn.has_ended(self._guest):  # between two commands, by a background job
+            self._stop()
+            note = f"the shell had ended; this ran in a new one in {self._directory}"
+        if self._guest is not None:
+            return self._guest, b"", note
+        self._guest = spawn.start(self._launch)
+        opening = self._first_lines()
+        self._script_lines = opening.count(b"\n")
+        return self._guest, opening, note
+
     def _first_lines(self) -> bytes:
         limits = self.limits
-        ulimit = f"ulimit -c 0 -f {limits.file_bytes // 1024} -n {limits.open_files} -t {limits.cpu_seconds}"
-        ulimit += f" -v {limits.memory_bytes // 1024}" + (
-            f" -u {limits.processes}" if self._launch.limit_processes else ""
-        )
+        values = {"c": 0, "f": limits.file_bytes // 1024, "n": limits.open_files, "t": limits.cpu_seconds,
+                  "v": limits.memory_bytes // 1024}  # fmt: skip
+        if self._launch.limit_processes:
+            values["u"] = limits.processes
+        # One call each: a limit that the host sets lower already is refused, and must not keep the others away.
+        ulimit = "; ".join(f"ulimit -{letter} {value}" for letter, value in values.items())
         lines = [
             f"exec {_OUTPUT}>&1 {_REPORT}>&2 >/dev/null 2>&1",
             f"{ulimit}; printf 'ready\\0' >&{_REPORT}",
             '__status=0; __status_is() { \\builtin return "$1"; }',
+            "__report() { \\builtin printf '%s %d %s\\0' \"$1\" \"$__status\" \"$PWD\"; }",
             f"cd -- {shlex.quote(self._directory)}" if self._directory != self._launch.home else "",
         ]
         return "".join(f"{line}\n" for line in lines if line).encode(errors="surrogateescape")
