@@ -1,6 +1,6 @@
 """Corpora: what the supervised stages train on. A directory:
 
-    samples.parquet   one row a sample: sample_id, kind, skill, trajectory_id, step, messages, response, mask_think, weight
+    samples.parquet   one row a sample: id, kind, skill, trajectory, step, messages, response, mask_think, weight
     screens.parquet   the screenshots the samples name, by digest (as in the trajectory store, without elements)
     summary.json      counts by skill, channel, primitive; what was dropped and why
 
@@ -27,7 +27,7 @@ from components.contracts.artifacts import output_dir
 from components.contracts.calls import DesktopCall
 from components.contracts.coords import ScreenSpace
 from components.contracts.digests import canonical_json
-from components.contracts.folding import ContextLimits, Message, TextPart, Turn, fold
+from components.contracts.folding import ContextLimits, Message, Part, TextPart, Turn, fold
 from components.contracts.params import Context
 from components.contracts.response import render_response
 from components.contracts.trajectory import Step, Trajectory
@@ -46,7 +46,10 @@ _CALL: TypeAdapter[Any] = TypeAdapter(DesktopCall)
 
 @dataclass(frozen=True)
 class Sample:
-    """One row. `images` are the digests it names; `pointer` is where the pointer was, for the gate; neither is stored."""
+    """One row. What follows `weight` is for the gate and the summary and is not stored.
+
+    `images`: the digests it names. `pointer`: where the pointer was.
+    """
 
     sample_id: str
     kind: str
@@ -137,13 +140,10 @@ def _sample(
 
 
 def dump_messages(messages: Iterable[Message]) -> str:
-    return json.dumps(
-        [
-            {"role": m.role, "parts": [{"text": p.text} if isinstance(p, TextPart) else {"image": p.image} for p in m.parts]}
-            for m in messages
-        ],
-        ensure_ascii=False,
-    )  # fmt: skip
+    def part(p: Part) -> dict[str, Any]:
+        return {"text": p.text} if isinstance(p, TextPart) else {"image": p.image}
+
+    return json.dumps([{"role": m.role, "parts": [part(p) for p in m.parts]} for m in messages], ensure_ascii=False)
 
 
 def balanced(samples: Sequence[Sample], steps: int, stream_of: Callable[[str], Random]) -> list[Sample]:

@@ -91,10 +91,9 @@ def _why(request: RationaleRequest) -> str:
     why = str(request.intent.get("why") or "")
     if why and known_words(why):
         return why
-    target = request.intent.get("target")
-    shown = target and any([e.kind, e.label] == list(target) for e in request.before.elements)
-    if shown and known_words(target[1]):
-        return f"the {target[1]} {target[0]} is shown"
+    kind, label = request.intent.get("target") or ("", "")
+    if known_words(label) and any((e.kind, e.label) == (kind, label) for e in request.before.elements):
+        return f"the {label} {kind} is shown"
     return "this is the next step"
 
 
