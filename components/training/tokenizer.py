@@ -36,6 +36,7 @@ _PUA = 0xE000
 _SPACE = "\uf8ff"
 _WORD = "[A-Za-z0-9]"
 
+ROLE_LINES = ("system\n", "user\n", "assistant\n")
 CALL_OPEN = '\n<tool_call>\n{"name": "'
 _GUI_ACTIONS = (
     "key", "type", "mouse_move", "left_click", "left_click_drag", "right_click", "middle_click",
@@ -56,7 +57,7 @@ def wire_scaffolds() -> list[str]:
         ', "element": ', ', "timeout": ', ', "restart": ',
         "<tool_call>", "</tool_call>", "<tool_response>\n", "\n</tool_response>\n", "\n</tool_response>",
         "<tool_response>", "</tool_response>",
-        "system\n", "user\n", "assistant\n",
+        *ROLE_LINES,
         ", ", ". ", ": ", "\n", "\n\n", '\\"', "\\n", " > ", " >> ", " < ", " | ", " *.", "*.",
         " -", " -c ", " -n ", " -w ", " -l ",
         ".txt", ".log", ".csv", ".md", ".xlsx", "_", "/",
@@ -82,6 +83,7 @@ def build_tokenizer(
     scaffolds = sorted({*blocks, *wire_scaffolds(), *punctuation}, key=lambda s: (-len(s), s))
     marks = {text: chr(_PUA + i) for i, text in enumerate(scaffolds)}
     letters = string.ascii_letters + string.digits
+    ordered = sorted(scaffolds, key=lambda s: s not in ROLE_LINES)
     vocab: dict[str, int] = {}
     for token in (*SPECIALS, *marks.values(), _SPACE, *words, *letters, *(f"##{c}" for c in letters)):
         vocab.setdefault(token, len(vocab))
@@ -92,7 +94,8 @@ def build_tokenizer(
     )
     tokenizer.normalizer = normalizers.Sequence(
         [
-            *(normalizers.Replace(text, marks[text]) for text in scaffolds),
+            # The line of a role first: a whole chat text then cuts after it, where the token-level renderer cuts too.
+            *(normalizers.Replace(text, marks[text]) for text in ordered),
             # Any space that the decoder would not put there by itself is kept as a token of its own.
             normalizers.Replace(Regex(f"(?<!{_WORD}) | (?!{_WORD})"), _SPACE),
         ]
