@@ -143,17 +143,18 @@ def sheet_bytes(rows: Rows) -> bytes:
 def prepare(task: Task, root: Path) -> None:
     """Make `root/home` and `root/state` for a task. Whatever an earlier episode left there goes first."""
     made = made_by(task.setup)
-    home, state = root / HOME, root / STATE
-    _empty(home)
-    _empty(state)
-    for folder in sorted(made.folders):
-        (home / folder).mkdir(parents=True, exist_ok=True)
-    for path in [*made.files, *made.sheets]:
-        if "/" in path:
-            (home / path).parent.mkdir(parents=True, exist_ok=True)
-    for path, data in made.files.items():
-        (home / path).write_bytes(data)
-    for path, rows in made.sheets.items():
-        (home / path).write_bytes(sheet_bytes(rows))
+    home, state = str(root / HOME), str(root / STATE)
+    _empty(root / HOME)
+    _empty(root / STATE)
+    for folder in sorted(made.folders | {path.rsplit("/", 1)[0] for path in made.paths() if "/" in path}):
+        os.makedirs(f"{home}/{folder}", exist_ok=True)
+    contents = {**made.files, **{path: sheet_bytes(rows) for path, rows in made.sheets.items()}}
+    for path, data in contents.items():
+        _write(f"{home}/{path}", data)
     for name, value in made.state.items():
-        (state / f"{name}.json").write_text(json.dumps(value))
+        _write(f"{state}/{name}.json", json.dumps(value).encode())
+
+
+def _write(path: str, data: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(data)

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from components.contracts.desktop import Desktop
+from components.contracts.params import Params
 from components.contracts.stage import StepContext
 from components.contracts.task import Channel, Split, Task
 from components.forge.gate import open_gate
@@ -26,14 +27,14 @@ def play(desktop: Desktop, task: Task, route: tuple[Channel, ...]) -> None:
     solve(desktop, task, policy, Random(0), style=Style(channel_temperature=0.0, check=0.0))
 
 
-def run(params: Any, inputs: dict[str, Path], outputs: dict[str, Path], ctx: StepContext) -> dict[str, float]:
-    """`params`: counts `train`, `dev`, `heldout`, `heldout_skills`, and `gate`, the share that gets the full gate.
+def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: StepContext) -> dict[str, float]:
+    """`params.forge`: counts `train`, `dev`, `heldout`, `heldout_skills`, and `gate`, the share that gets the full gate.
 
     Writes `outputs["tasks"]` (see `store.py`). Returns counts by split and by reason of refusal.
     """
-    counts: dict[Split, int] = {split: getattr(params, split) for split in SPLITS}
+    counts: dict[Split, int] = {split: getattr(params.forge, split) for split in SPLITS}
     total, kept = sum(counts.values()), 0
-    with open_gate(play, share=params.gate, workers=ctx.workers, unconfined=ctx.unconfined) as gate:
+    with open_gate(play, share=params.forge.gate, workers=ctx.workers, unconfined=ctx.unconfined) as gate:
 
         def watched(tasks: Any) -> list[str]:
             nonlocal kept
