@@ -38,8 +38,6 @@ class Files(App):
     def entries(self) -> list[Entry]:
         """The folder's listing, read once until something changes the disk."""
         if self._list is None:
-            while self.folder and not self.desk.home.is_folder(self.folder):
-                self.folder = self.folder[:-1]
             try:
                 self._list = self.desk.home.entries(self.folder)
             except Refused:
@@ -122,7 +120,10 @@ class Files(App):
         return self._paste() if key == "v" else False
 
     def refresh(self) -> None:
+        """The list is read again; a folder that vanished gives way to its parent."""
         self._list = None
+        while self.folder and not self.desk.home.is_folder(self.folder):
+            self.folder = self.folder[:-1]
 
     def moved(self, old: Parts, new: Parts) -> None:
         if old == (*self.folder, self.selected) and new[:-1] == self.folder:

@@ -118,23 +118,21 @@ class Session:
         return self.open_app(app, path)
 
     def open_app(self, name: str, path: Parts = ()) -> bool:
-        """Opens or raises an application's window, with a document when a path is given."""
-        window = next((w for w in self.windows if w.name == name), None)
-        changed = window is None or window is not self.top
-        if window is None:
-            window = KINDS[name](self)
-            x, y = self.looks.window
-            window.x = x
-            window.y = min(y, (HEIGHT - window.height) // HALF * HALF)
-            self.windows.append(window)
-        self.raise_window(window)
+        """Opens or raises an application's window, with a document when a path is given; an error shows no window."""
+        known = next((w for w in self.windows if w.name == name), None)
+        window = known or KINDS[name](self)
         if path:
             try:
                 window.open(path)
             except Refused as refusal:
                 self.error(f"{path[-1]}: {refusal}")
-            window.dirty = changed = True
-        return changed
+                return True
+            window.dirty = True
+        if known is None:
+            x, y = self.looks.window
+            window.x, window.y = x, min(y, (HEIGHT - window.height) // HALF * HALF)
+            self.windows.append(window)
+        return self.raise_window(window) or bool(path)
 
     def raise_window(self, window: App) -> bool:
         before = self.top
