@@ -27,6 +27,9 @@ from components.tracking.mlflow_child import FINAL, ChildRun, find_or_create_run
 from components.tracking.mlflow_names import PARAM_LIMIT, clean_name
 from components.tracking.mlflow_store import EXPERIMENT, Store, connect, default_uri
 
+PAGE = "report.html"
+"""Page of a run (`step.write_run_report`); goes up with the run's record when it is there."""
+
 STEP = 500
 """Records sent between two writes of the position."""
 
@@ -140,8 +143,7 @@ class MlflowShipper:
         status = record.status if record else "running"
         return FINAL.get(status, "KILLED" if final else "RUNNING")
 
-    @staticmethod
-    def _parent_parts(record: RunRecord | None) -> dict[str, Any]:
+    def _parent_parts(self, record: RunRecord | None) -> dict[str, Any]:
         """What the parent run should hold by now. Files go up once, when the run is over."""
         if record is None:
             return {}
@@ -155,6 +157,9 @@ class MlflowShipper:
             parts["params"] = flatten(record.params)
         if record.status != "running":
             parts |= {RUN_FILE: record.model_dump_json(indent=1), "lineage.svg": pipeline_picture(record)}
+            page = self.run_dir / PAGE
+            if page.is_file():
+                parts[PAGE] = page.read_text(encoding="utf-8")
         return parts
 
     def _parent_pending(self, final: bool) -> bool:

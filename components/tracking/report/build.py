@@ -59,6 +59,7 @@ def build_report(data: ReportData) -> str:
         environment.filters[name] = getattr(views, name)
     heats = [
         ("By skill family", views.heat_table(data, "by_skill")),
+        ("Skills no stage saw", views.heat_table(views.heldout_scores(data), "by_skill")),
         ("By app", views.heat_table(data, "by_app")),
         ("By channel a task allows", views.heat_table(data, "by_channel")),
         ("By split", views.heat_table(data, "by_split")),

@@ -110,6 +110,16 @@ class HarnessTrial(_Part):
     note: str = ""
 
 
+class PractiseNext(_Part):
+    """A skill as the feedback stage sees it: how the student failed and what share the next round should give it."""
+
+    skill: str
+    success: float
+    episodes: int
+    weight: float
+    failures: dict[str, int] = Field(default_factory=dict)
+
+
 class ReportData(_Part):
     """The contract between the `report` stage and the page."""
 
@@ -132,6 +142,7 @@ class ReportData(_Part):
     funnel: list[FunnelRow] = Field(default_factory=list)
     rl: RlView | None = None
     harness: list[HarnessTrial] = Field(default_factory=list)
+    feedback: list[PractiseNext] = Field(default_factory=list)
     costs: list[StageCost] = Field(default_factory=list)
     record: RunRecord | None = None
     params: dict[str, Any] = Field(default_factory=dict)

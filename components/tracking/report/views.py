@@ -33,7 +33,8 @@ AREAS = {
 }
 RL_TITLES = {
     "reward": "mean reward", "success": "success", "calls": "model calls", "tokens": "output tokens",
-    "groups_dropped": "groups without signal", "clip_share": "clipped share", "lag": "policy lag",
+    "groups_dropped": "groups dropped", "groups_without_signal": "groups without signal",
+    "gui_share": "GUI share", "clip_share": "clipped share", "lag": "policy lag",
     "kl": "KL to the start", "entropy": "entropy",
 }  # fmt: skip
 
@@ -166,6 +167,12 @@ def heat_table(data: ReportData, slices: str) -> dict[str, Any] | None:
         }
 
     return {"stages": stages, "rows": [{"name": n, "cells": [cell(s, n) for s in stages]} for n in names]}
+
+
+def heldout_scores(data: ReportData) -> ReportData:
+    """The same stages with the slices of their held-out skills, to be shown by the same table."""
+    apart = {stage: scores.heldout_skills for stage, scores in data.scores.items() if scores.heldout_skills}
+    return ReportData(scores={s: Scores(stage=s, by_skill=found.by_skill) for s, found in apart.items()})
 
 
 def bench_table(data: ReportData, part: str, field: str) -> dict[str, Any] | None:
