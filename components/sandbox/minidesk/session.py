@@ -18,8 +18,9 @@ from components.sandbox.minidesk.prefs import Prefs
 from components.sandbox.minidesk.sheet import Sheet
 from components.sandbox.minidesk.store import Home, Parts, Refused, read_state, write_state
 
-OPEN_FILE = "open.json"
-"""Optional, written by a preparer: `{"app": "notes", "file": "music/a.txt"}`; it replaces the looks' open app."""
+DESK_FILE = "desk.json"
+"""Optional, written by a preparer: `{"open": ["files", "notes:music/a.txt"]}`, the last one on top; it replaces the
+open app of the looks."""
 CLIP_FILE = "clipboard.json"
 ICON_W = 48
 SCROLL_PIXELS = 100
@@ -50,10 +51,11 @@ class Session:
         self.toast_text = ""
         self._toast_left = 0
         self._clip = self._read_clip()
-        wanted = read_state(state_dir / OPEN_FILE)
-        app = wanted.get("app", self.looks.opened)
-        if app in KINDS:
-            self.open_app(app, tuple(p for p in str(wanted.get("file") or "").split("/") if p))
+        wanted = read_state(state_dir / DESK_FILE).get("open")
+        for name in wanted if isinstance(wanted, list) else [self.looks.opened]:
+            app, _, path = str(name).partition(":")
+            if app in KINDS:
+                self.open_app(app, tuple(p for p in path.split("/") if p))
 
     def close(self) -> None:
         self.home.close()

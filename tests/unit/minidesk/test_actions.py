@@ -15,20 +15,20 @@ Start = Any
 
 
 def test_key_saves_a_document(start: Start) -> None:
-    d = start({"a.txt": "one\n"}, {"open": {"app": "notes", "file": "a.txt"}})
+    d = start({"a.txt": "one\n"}, {"desk": {"open": ["notes:a.txt"]}})
     d.type(" two")
     assert d.key("ctrl", "s").effect
     assert (d.home / "a.txt").read_bytes() == b"one two\n"
 
 
 def test_type_writes_into_the_focused_document(start: Start) -> None:
-    d = start(state={"open": {"app": "notes"}})
+    d = start(state={"desk": {"open": ["notes"]}})
     assert d.type("hello").effect
     assert d.top["text"] == "hello"
 
 
 def test_mouse_move_moves_the_pointer_and_highlights_a_menu_item(start: Start) -> None:
-    d = start({"a.txt": ""}, {"open": {"app": "files"}})
+    d = start({"a.txt": ""}, {"desk": {"open": ["files"]}})
     assert d.desk.observe().pointer is None
     assert d.act("mouse_move", coordinate=(100, 200)).effect
     assert d.desk.observe().pointer == (100, 200)
@@ -38,14 +38,14 @@ def test_mouse_move_moves_the_pointer_and_highlights_a_menu_item(start: Start) -
 
 
 def test_left_click_selects(start: Start) -> None:
-    d = start({"a.txt": ""}, {"open": {"app": "files"}})
+    d = start({"a.txt": ""}, {"desk": {"open": ["files"]}})
     assert d.click("row", "a.txt").effect
     assert d.find("row", "a.txt").state == "selected"
     assert not d.click("row", "a.txt").effect
 
 
 def test_left_click_drag_moves_a_window_by_its_title(start: Start) -> None:
-    d = start(state={"open": {"app": "prefs"}})
+    d = start(state={"desk": {"open": ["prefs"]}})
     before = d.top["x"], d.top["y"]
     x, y = d.find("title", "prefs").center
     assert d.drag("title", "prefs", (x + 24, y + 32)).effect
@@ -53,7 +53,7 @@ def test_left_click_drag_moves_a_window_by_its_title(start: Start) -> None:
 
 
 def test_a_drag_without_start_begins_at_the_pointer(start: Start) -> None:
-    d = start({"a.txt": "x", "box/": ""}, {"open": {"app": "files"}})
+    d = start({"a.txt": "x", "box/": ""}, {"desk": {"open": ["files"]}})
     assert not d.act("left_click_drag", coordinate=d.find("row", "box").center).effect
     d.act("mouse_move", coordinate=d.find("row", "a.txt").center)
     d.act("left_click_drag", coordinate=d.find("row", "box").center)
@@ -61,19 +61,19 @@ def test_a_drag_without_start_begins_at_the_pointer(start: Start) -> None:
 
 
 def test_right_click_opens_a_context_menu(start: Start) -> None:
-    d = start({"a.txt": ""}, {"open": {"app": "files"}})
+    d = start({"a.txt": ""}, {"desk": {"open": ["files"]}})
     assert d.right("row", "a.txt").effect
     assert d.labels("item") == ["open", "rename", "copy", "delete"]
 
 
 def test_middle_click_pastes_the_clipboard(start: Start) -> None:
-    d = start(state={"open": {"app": "notes"}, "clipboard": {"text": "from elsewhere"}})
+    d = start(state={"desk": {"open": ["notes"]}, "clipboard": {"text": "from elsewhere"}})
     assert d.act("middle_click", coordinate=d.find("field", "text").center).effect
     assert d.top["text"] == "from elsewhere"
 
 
 def test_middle_click_on_a_title_sends_the_window_to_the_back(start: Start) -> None:
-    d = start(state={"open": {"app": "prefs"}})
+    d = start(state={"desk": {"open": ["prefs"]}})
     d.open("notes")
     d.act("middle_click", coordinate=d.find("title", "notes").center)
     assert [w["app"] for w in d.state["windows"]] == ["notes", "prefs"]
@@ -89,7 +89,7 @@ def test_double_click_opens_an_application_and_raises_it_again(start: Start) -> 
 
 
 def test_double_click_without_a_meaning_is_two_clicks(start: Start) -> None:
-    d = start(state={"open": {"app": "prefs"}})
+    d = start(state={"desk": {"open": ["prefs"]}})
     before = d.find("checkbox", "wifi").state
     d.double("checkbox", "wifi")
     assert d.find("checkbox", "wifi").state == before
@@ -97,7 +97,7 @@ def test_double_click_without_a_meaning_is_two_clicks(start: Start) -> None:
 
 @pytest.mark.parametrize(("pixels", "first"), [(-100, 1), (-300, 3), (-40, 1), (-100000, 3)])
 def test_scroll_moves_one_row_per_100_pixels(start: Start, pixels: int, first: int) -> None:
-    d = start({f"f{i}.txt": "" for i in range(8)}, {"open": {"app": "files"}})
+    d = start({f"f{i}.txt": "" for i in range(8)}, {"desk": {"open": ["files"]}})
     assert d.labels("row")[0] == "f0.txt" and len(d.labels("row")) == 5
     assert d.act("scroll", coordinate=d.find("row", "f0.txt").center, pixels=pixels).effect
     assert d.labels("row")[0] == f"f{first}.txt"
@@ -106,7 +106,7 @@ def test_scroll_moves_one_row_per_100_pixels(start: Start, pixels: int, first: i
 
 
 def test_wait_ends_a_toast(start: Start) -> None:
-    d = start({"a.txt": "x"}, {"open": {"app": "notes", "file": "a.txt"}})
+    d = start({"a.txt": "x"}, {"desk": {"open": ["notes:a.txt"]}})
     before = d.screen()
     d.key("ctrl", "s")
     assert d.state["toast"] == "saved" and d.screen() != before
@@ -116,7 +116,7 @@ def test_wait_ends_a_toast(start: Start) -> None:
 
 
 def test_a_toast_goes_away_by_itself(start: Start) -> None:
-    d = start({"a.txt": "x"}, {"open": {"app": "notes", "file": "a.txt"}})
+    d = start({"a.txt": "x"}, {"desk": {"open": ["notes:a.txt"]}})
     d.key("ctrl", "s")
     for _ in range(3):
         d.act("mouse_move", coordinate=(0, 0))
@@ -144,7 +144,7 @@ def test_nothing_works_before_reset_or_after_close(start: Start) -> None:
 
 
 def test_grade_sees_the_files(start: Start) -> None:
-    d = start(state={"open": {"app": "notes"}})
+    d = start(state={"desk": {"open": ["notes"]}})
     assert not d.desk.grade().success
     d.type("x")
     d.key("ctrl", "s")
@@ -178,7 +178,7 @@ def test_clicks_outside_the_screen_are_kept_on_it(start: Start) -> None:
 
 
 def test_the_accessibility_tree_lists_ids_that_can_be_clicked_once(start: Start) -> None:
-    d = start(state={"open": {"app": "prefs"}}, tools=frozenset({"computer_use", "accessibility"}))
+    d = start(state={"desk": {"open": ["prefs"]}}, tools=frozenset({"computer_use", "accessibility"}))
     listing = d.desk.act(AccessibilityCall(action="tree")).output
     again = d.desk.act(AccessibilityCall(action="tree")).output
     assert listing != again

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 Start = Any
-OPEN = {"open": {"app": "files"}}
+OPEN = {"desk": {"open": ["files"]}}
 
 
 def test_folders_come_first_and_dot_files_are_hidden(start: Start) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 Start = Any
-OPEN = {"open": {"app": "notes", "file": "a.txt"}}
+OPEN = {"desk": {"open": ["notes:a.txt"]}}
 
 
 @pytest.mark.parametrize("text", ["é 中文 🙂", "tab\there", "a\r\nb", "\ud800 lone", "nul \0 byte", "=1+1", "   "])
@@ -73,7 +73,7 @@ def test_a_new_document_asks_for_its_name(start: Start) -> None:
 
 
 def test_saving_over_another_file_asks(start: Start) -> None:
-    d = start({"a.txt": "x"}, {"open": {"app": "notes"}})
+    d = start({"a.txt": "x"}, {"desk": {"open": ["notes"]}})
     d.type("y")
     d.key("ctrl", "s")
     d.type("a.txt\n")

@@ -8,14 +8,14 @@ import pytest
 
 Start = Any
 PREFS = {
-    "open": {"app": "prefs"},
+    "desk": {"open": ["prefs"]},
     "prefs": {
         "values": {"wifi": True, "alarm": False, "dark": False, "volume": 40, "theme": "x"},
         "options": {"theme": ["x", "y", "z"]},
     },
 }
 FORM = {
-    "open": {"app": "forms"},
+    "desk": {"open": ["forms"]},
     "forms": {
         "name": "Order",
         "fields": [
@@ -75,7 +75,7 @@ def test_a_menu_is_closed_by_esc_or_a_click_outside_and_used_by_keys(start: Star
 
 def test_choosing_a_theme_by_name_repaints_the_desktop(start: Start) -> None:
     prefs = {"values": {"theme": ""}, "options": {"theme": ["night", "sand"]}}
-    d = start(state={"open": {"app": "prefs"}, "prefs": prefs})
+    d = start(state={"desk": {"open": ["prefs"]}, "prefs": prefs})
     d.click("menu", "theme")
     d.click("item", "night")
     assert d.state["theme"] == "night"
@@ -174,7 +174,7 @@ def test_forms_without_a_definition_are_empty(start: Start) -> None:
     [[], "x", {"values": []}, {"values": {"a": None, "b": [1], "c": {}}}, {"fields": 3}, {"fields": [1, {"label": 2}]}],
 )
 def test_malformed_state_files_never_break_a_window(start: Start, bad: Any) -> None:
-    d = start(state={"prefs": bad, "forms": bad, "clipboard": bad, "open": bad})
+    d = start(state={"prefs": bad, "forms": bad, "clipboard": bad, "desk": bad})
     for app in ("prefs", "forms", "notes"):
         d.open(app)
         d.key("ctrl", "v")

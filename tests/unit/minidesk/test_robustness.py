@@ -125,7 +125,7 @@ def test_reset_is_exact_after_arbitrary_actions(start: Start, seed: int) -> None
 
 
 def test_reset_clears_the_clipboard_and_the_pointer(start: Start) -> None:
-    d = start({"a.txt": "secret"}, {"open": {"app": "notes", "file": "a.txt"}})
+    d = start({"a.txt": "secret"}, {"desk": {"open": ["notes:a.txt"]}})
     d.click("button", "copy")
     assert d.state["clipboard"]["text"] == "secret"
     d.desk.reset(make_task(1))
@@ -191,7 +191,7 @@ class FakeShell:
 
 def test_the_screen_follows_what_the_shell_did(start: Start) -> None:
     before = FakeShell.made
-    d = start({"a.txt": "one"}, {"open": {"app": "files"}}, shell=FakeShell)
+    d = start({"a.txt": "one"}, {"desk": {"open": ["files"]}}, shell=FakeShell)
     assert FakeShell.made == before
     result = d.desk.act(BashCall(command="b.txt=two", timeout=5))
     assert (result.effect, result.output, result.exit_code, result.timed_out) == (True, "5", 0, False)
@@ -213,7 +213,7 @@ def test_the_screen_follows_what_the_shell_did(start: Start) -> None:
 
 
 def test_a_folder_that_vanished_shows_its_parent(start: Start) -> None:
-    d = start({"box/a.txt": ""}, {"open": {"app": "files"}}, shell=FakeShell)
+    d = start({"box/a.txt": ""}, {"desk": {"open": ["files"]}}, shell=FakeShell)
     d.double("row", "box")
     remove_tree(d.home / "box")
     d.desk.act(BashCall(command="c.txt=x"))

@@ -84,11 +84,11 @@ def test_looks_are_a_function_of_the_seed() -> None:
 def test_a_demanded_app_replaces_the_one_of_the_looks(start: Start) -> None:
     seed = next(s for s in range(1000) if looks(s).opened == "forms")
     assert start(seed=seed).state["active"] == "forms"
-    assert start(state={"open": {"app": "prefs"}}, seed=seed).state["active"] == "prefs"
+    assert start(state={"desk": {"open": ["prefs"]}}, seed=seed).state["active"] == "prefs"
 
 
 def test_an_upper_window_covers_the_elements_of_a_lower_one(start: Start) -> None:
-    d = start(state={"open": {"app": "prefs"}})
+    d = start(state={"desk": {"open": ["prefs"]}})
     d.open("notes")
     x, y = d.find("title", "notes").center
     d.drag("title", "notes", (x, y + 48))
@@ -101,7 +101,7 @@ def test_an_upper_window_covers_the_elements_of_a_lower_one(start: Start) -> Non
 
 
 def test_a_window_over_the_dock_hides_its_icons(start: Start) -> None:
-    d = start(state={"open": {"app": "notes"}})
+    d = start(state={"desk": {"open": ["notes"]}})
     assert len(d.elements("icon")) == 5
     x, y = d.find("title", "notes").center
     d.drag("title", "notes", (x - 80, y - 16))
@@ -109,7 +109,7 @@ def test_a_window_over_the_dock_hides_its_icons(start: Start) -> None:
 
 
 def test_a_window_partly_off_the_screen_has_clipped_boxes(start: Start) -> None:
-    d = start(state={"open": {"app": "notes"}})
+    d = start(state={"desk": {"open": ["notes"]}})
     d.drag("title", "notes", (287, 223))
     d.drag("title", "notes", (287, 223))
     for e in d.elements():
@@ -119,7 +119,7 @@ def test_a_window_partly_off_the_screen_has_clipped_boxes(start: Start) -> None:
 
 
 def test_only_the_overlay_can_be_clicked_while_one_is_shown(start: Start) -> None:
-    d = start({"a.txt": ""}, {"open": {"app": "files"}})
+    d = start({"a.txt": ""}, {"desk": {"open": ["files"]}})
     d.right("row", "a.txt")
     assert {e.kind for e in d.elements()} == {"item"}
     d.click("item", "delete")
@@ -131,7 +131,7 @@ def test_only_the_overlay_can_be_clicked_while_one_is_shown(start: Start) -> Non
 
 
 def test_the_close_box_closes_and_the_next_window_takes_over(start: Start) -> None:
-    d = start(state={"open": {"app": "prefs"}})
+    d = start(state={"desk": {"open": ["prefs"]}})
     d.open("notes")
     d.click("close", "notes")
     assert d.state["active"] == "prefs" and d.find("title", "prefs").state == "active"
@@ -140,12 +140,12 @@ def test_the_close_box_closes_and_the_next_window_takes_over(start: Start) -> No
 
 
 def test_labels_are_lower_case_and_long_names_are_cut(start: Start) -> None:
-    d = start({"README.TXT": "", "a" * 40 + ".txt": ""}, {"open": {"app": "files"}})
+    d = start({"README.TXT": "", "a" * 40 + ".txt": ""}, {"desk": {"open": ["files"]}})
     assert d.labels("row") == ["a" * 21 + "~", "readme.txt"]
 
 
 def test_every_listed_element_is_what_a_click_on_its_middle_hits(start: Start) -> None:
-    d = start({f"f{i}.txt": "" for i in range(4)}, {"open": {"app": "files"}})
+    d = start({f"f{i}.txt": "" for i in range(4)}, {"desk": {"open": ["files"]}})
     d.open("prefs")
     d.drag("title", "prefs", (d.find("title", "prefs").center[0] + 100, 120))
     for element in d.elements():
@@ -178,3 +178,10 @@ def test_the_gallery_draws_six_different_scenes(tmp_path: Path) -> None:
     assert contact_sheet(screens).shape == (2 * (448 + 8) + 8, 3 * (576 + 8) + 8, 3)
     assert main([str(tmp_path / "g.png")]) == 0 and (tmp_path / "g.png").stat().st_size > 5000
     assert main([]) == 2
+
+
+def test_setup_opens_several_windows_the_last_on_top(start: Start) -> None:
+    d = start({"a.txt": "x"}, {"desk": {"open": ["prefs", "notes:a.txt", "nonsense", 3]}})
+    assert [w["app"] for w in d.state["windows"]] == ["prefs", "notes"] and d.top["text"] == "x"
+    seed = next(s for s in range(1000) if looks(s).opened)
+    assert start(state={"desk": {"open": []}}, seed=seed).state["windows"] == []

@@ -11,8 +11,8 @@ from components.sandbox.minidesk.store import Refused
 from components.sandbox.minidesk.tables import from_csv, from_xlsx, to_csv, to_xlsx
 
 Start = Any
-CSV = {"open": {"app": "sheet", "file": "t.csv"}}
-XLSX = {"open": {"app": "sheet", "file": "t.xlsx"}}
+CSV = {"desk": {"open": ["sheet:t.csv"]}}
+XLSX = {"desk": {"open": ["sheet:t.xlsx"]}}
 TABLE = "item,qty\npear,12\nfig,7\nplum,30\n"
 
 
@@ -173,7 +173,7 @@ def test_a_character_that_xlsx_cannot_hold_is_an_error_dialog(start: Start) -> N
 
 
 def test_an_empty_sheet_is_saved_under_a_name(start: Start) -> None:
-    d = start(state={"open": {"app": "sheet"}})
+    d = start(state={"desk": {"open": ["sheet"]}})
     d.type("x\n")
     d.click("button", "save")
     d.type("new\n")
