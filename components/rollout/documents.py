@@ -64,12 +64,12 @@ def _bring_text(view: View, window: Mapping[str, Any], wanted: str) -> Move | No
     if not window["focus"]:
         return click(area, "the text is not ready")
     if view.memory.get("selected_all"):
-        return type_text(wanted.split("\n")[0], "all the text is selected")
+        return type_text(wanted.split("\n")[0], "all the text is ready")
     if not wanted.startswith(text):
         return press("ctrl", "a", why="the text is not right")
     rest = wanted[len(text) :]
     if rest.startswith("\n"):
-        return press("enter", why="the line is full")
+        return press("enter", why="the text needs a new line")
     return type_text(rest.split("\n")[0], "the note is open")
 
 
@@ -169,7 +169,7 @@ def set_cell(view: View, goal: Goal) -> Move | None:
         return press("enter", why=f"{cell} has {value}")
     if _cell(window["rows"], cell) == value:
         return _save(view, window, f"{cell} is {value}")
-    return _select(view, window, cell, f"{cell} is not {value}") or type_text(value, f"cell {cell} is selected")
+    return _select(view, window, cell, f"{cell} is not {value}") or type_text(value, f"cell {cell} is ready")
 
 
 def sort_sheet(view: View, goal: Goal) -> Move | None:
@@ -183,8 +183,8 @@ def sort_sheet(view: View, goal: Goal) -> Move | None:
     if sorted(window["rows"]) != sorted(goal["rows"]) and window["modified"]:
         return open_file(view, "sheet", goal["file"], again=True)
     if window["edit"] is not None or window["selected"][0] != goal["column"]:
-        return _select(view, window, f"{goal['column']}2", f"column {goal['column']} is not selected")
-    return _button(view, "sort", f"column {goal['column']} is selected")
+        return _select(view, window, f"{goal['column']}2", f"column {goal['column']} is not ready")
+    return _button(view, "sort", f"column {goal['column']} is ready")
 
 
 def sum_column(view: View, goal: Goal) -> Move | None:
@@ -196,4 +196,4 @@ def sum_column(view: View, goal: Goal) -> Move | None:
         return None
     if _cell(window["rows"], cell) == goal["value"] and window["edit"] is None:
         return _save(view, window, f"{cell} has the sum")
-    return _select(view, window, cell, f"{cell} is not selected") or _button(view, "sum", f"cell {cell} is selected")
+    return _select(view, window, cell, f"{cell} is not ready") or _button(view, "sum", f"cell {cell} is ready")

@@ -94,7 +94,7 @@ def new_folder(view: View, goal: Goal) -> Move | None:
     if name in listing.files(view)["rows"]:
         return None
     new = view.find("button", "new")
-    return click(new, "there is no such folder") if new is not None else escape(view)
+    return click(new, "the folder is not there") if new is not None else escape(view)
 
 
 # -- Prefs -----------------------------------------------------------------------------------------------------

@@ -123,7 +123,7 @@ def type_text(text: str, why: str) -> Move:
 def escape(view: View) -> Move:
     """Close whatever is in the way."""
     kind = (view.overlay or {}).get("kind", "dialog")
-    return press("esc", why=f"the {kind} is not needed")
+    return press("esc", why=f"the {kind} is not right here")
 
 
 def need_app(view: View, app: str) -> Move | None:
