@@ -1,8 +1,8 @@
 """Packing: several samples in one sequence, each trained exactly as if it stood alone.
 
-Two forms. `pack` puts independent samples end to end. `prefix_pack` puts several questions behind ONE image prefix that
-all of them see (same-image packing of stage 1): the picture is encoded once, and each question sees the prefix and
-itself only. Arrays are numpy; -100 is the ignored label of every trainer in use.
+Two forms. `pack` puts independent samples end to end. Same-image packing (stage 1) puts several questions behind ONE
+image prefix that all of them see: `training.sequences` builds it, under the `block_mask` of this module. Arrays are
+numpy; -100 is the ignored label of every trainer in use.
 """
 
 from __future__ import annotations
@@ -118,89 +118,22 @@ def pad_to_multiple(arrays: Mapping[str, NDArray[Any]], multiple: int, *, pad_id
 
 
 def block_mask(segment_ids: NDArray[Any], *, shared_prefix: bool = False) -> NDArray[np.bool_]:
-    """(T, T) boolean causal mask, True = may attend (row attends to column), block-diagonal over segments.
+    """(..., T) segments -> (..., T, T) boolean causal mask, True = may attend (row attends to column), block-diagonal.
 
     With `shared_prefix`, segment 0 is a prefix that every other segment sees. Padding sees itself only, so that no row
     is empty (a softmax over nothing is NaN) and nobody sees padding.
     """
     segments = np.asarray(segment_ids)
-    order = np.arange(segments.shape[0])
-    same = segments[:, None] == segments[None, :]
+    rows, columns = segments[..., :, None], segments[..., None, :]
+    mask = rows == columns
     if shared_prefix:
-        same |= (segments[None, :] == PREFIX_SEGMENT) & (segments[:, None] != PADDING_SEGMENT)
-    mask = same & (order[:, None] >= order[None, :])
-    padding = segments == PADDING_SEGMENT
-    mask[padding] = np.eye(len(segments), dtype=bool)[padding]
+        mask |= columns == PREFIX_SEGMENT
+    length = segments.shape[-1]
+    mask &= np.tri(length, dtype=np.bool_)
+    mask &= rows != PADDING_SEGMENT
+    places = np.arange(length)
+    mask[..., places, places] = True
     return mask
-
-
-def stack_masks(masks: Sequence[NDArray[np.bool_]], length: int | None = None) -> NDArray[np.bool_]:
-    """(B, 1, T, T) batch of (t, t) masks, padded to `length` (default: the longest). Padding sees itself only."""
-    size = max(m.shape[0] for m in masks) if length is None else length
-    batch = np.zeros((len(masks), 1, size, size), dtype=bool)
-    batch[:, 0, np.arange(size), np.arange(size)] = True
-    for row, mask in zip(batch, masks, strict=True):
-        row[0, : mask.shape[0], : mask.shape[1]] = mask
-    return batch
-
-
-@dataclass(frozen=True)
-class PrefixPack:
-    """Questions behind one image prefix. Arrays are (T,), positions (T,) or (3, T); `attention` is (T, T) boolean.
-
-    `position_ids` are the prefix's, then restart at the same place for every question. `segment_ids`: 0 the
-    prefix, 1.. the questions, -1 padding.
-    """
-
-    input_ids: NDArray[np.int64]
-    labels: NDArray[np.int64]
-    position_ids: NDArray[np.int64]
-    segment_ids: NDArray[np.int64]
-
-    @property
-    def attention(self) -> NDArray[np.bool_]:
-        return block_mask(self.segment_ids, shared_prefix=True)
-
-
-def prefix_pack(
-    prefix_ids: Sequence[int],
-    questions: Sequence[tuple[Sequence[int], Sequence[int]]],
-    *,
-    prefix_positions: NDArray[Any] | None = None,
-    multiple: int = 1,
-    pad_id: int = 0,
-) -> PrefixPack:
-    """Pack `questions`, pairs (input_ids, labels), behind `prefix_ids` (system text and image tokens, never trained).
-
-    `prefix_positions` are the prefix's own, (P,) or (3, P) for multimodal rotary positions, where a picture takes fewer
-    positions than tokens; by default 0, 1, 2... A question goes on after the highest of them along all axes, as it
-    would behind the prefix alone. Its first label is ignored: its predecessor here is another question's end.
-    """
-    if not prefix_ids or not questions:
-        raise DataError("a same-image pack needs a prefix and at least one question")
-    before = np.arange(len(prefix_ids)) if prefix_positions is None else np.asarray(prefix_positions)
-    if before.shape[-1] != len(prefix_ids):
-        raise DataError(f"length_mismatch: {len(prefix_ids)} prefix tokens, {before.shape[-1]} positions")
-    start = int(before.max()) + 1
-    ids = list(prefix_ids)
-    labels = [IGNORED] * len(ids)
-    segments = [PREFIX_SEGMENT] * len(ids)
-    after: list[int] = []
-    for number, (tokens, targets) in enumerate(questions, start=1):
-        if len(tokens) != len(targets) or not tokens:
-            raise DataError(f"length_mismatch: question {number} has {len(tokens)} tokens and {len(targets)} labels")
-        ids += tokens
-        labels += [IGNORED, *targets[1:]]
-        after += range(start, start + len(tokens))
-        segments += [number] * len(tokens)
-    behind = np.broadcast_to(np.asarray(after), (*before.shape[:-1], len(after)))
-    arrays = {
-        "input_ids": np.asarray(ids, dtype=np.int64),
-        "labels": np.asarray(labels, dtype=np.int64),
-        "position_ids": np.concatenate([before, behind], axis=-1).astype(np.int64),
-        "segment_ids": np.asarray(segments, dtype=np.int64),
-    }
-    return PrefixPack(**pad_to_multiple(arrays, multiple, pad_id=pad_id))
 
 
 def drop_repeated_targets(targets: Sequence[Sequence[float]]) -> tuple[list[int], int]:

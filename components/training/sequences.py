@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from components.curation.packing import PADDING_SEGMENT, block_mask
 from components.training.model import Policy, rope_positions
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def collate(policy: Policy, items: Sequence[Packed]) -> Batch:
     count = len(items)
     ids = np.full((count, length), policy.pad_id, np.int64)
     positions = np.zeros((3, count, length), np.int64)
-    segments = np.full((count, length), -1, np.int64)
+    segments = np.full((count, length), PADDING_SEGMENT, np.int64)
     weights = np.zeros((count, length), np.float32)
     patches: list[NDArray[np.float32]] = []
     sizes: list[tuple[int, int]] = []
@@ -128,10 +129,7 @@ def collate(policy: Policy, items: Sequence[Packed]) -> Batch:
         positions[:, b, :n] = packed_positions(item, policy.image_id, own)
         patches.extend(policy.grid.patches(screen) for screen in item.screens)
         sizes.extend(own)
-    allowed = (segments[:, None, :] == 0) | (segments[:, None, :] == segments[:, :, None])
-    allowed &= np.tril(np.ones((length, length), np.bool_))[None]
-    # A padded query sees itself only: a row without any key would give NaN.
-    allowed |= np.eye(length, dtype=np.bool_)[None]
+    allowed = block_mask(segments, shared_prefix=True)
     rows, columns = np.nonzero(weights)
     return Batch(
         ids=torch.from_numpy(ids),

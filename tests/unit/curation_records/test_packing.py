@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -55,61 +54,25 @@ def test_padding_is_the_same_for_all_arrays_and_ignored_by_the_loss() -> None:
 
 
 def test_each_question_sees_the_picture_and_itself_only() -> None:
-    pack = packing.prefix_pack([1, 2, 3], [([10, 11], [-100, 11]), ([20, 21, 22], [20, 21, 22])], multiple=5, pad_id=7)
-    assert pack.input_ids.tolist() == [1, 2, 3, 10, 11, 20, 21, 22, 7, 7]
-    assert pack.labels.tolist() == [-100, -100, -100, -100, 11, -100, 21, 22, -100, -100]
-    assert pack.position_ids.tolist() == [0, 1, 2, 3, 4, 3, 4, 5, 0, 0]
-    assert pack.segment_ids.tolist() == [0, 0, 0, 1, 1, 2, 2, 2, -1, -1]
-    seen = [set(np.flatnonzero(row)) for row in pack.attention]
+    segments = np.array([0, 0, 0, 1, 1, 2, 2, 2, -1, -1])
+    seen = [set(np.flatnonzero(row)) for row in packing.block_mask(segments, shared_prefix=True)]
     assert seen[2] == {0, 1, 2}
     assert seen[4] == {0, 1, 2, 3, 4}
     assert seen[6] == {0, 1, 2, 5, 6}
     assert seen[8] == {8} and seen[9] == {9}
 
 
-def test_questions_go_on_after_the_picture_on_all_axes() -> None:
-    prefix = np.array([[0, 1, 1, 1, 1], [0, 1, 1, 2, 2], [0, 1, 2, 1, 2]])
-    pack = packing.prefix_pack([0] * 5, [([1, 2], [1, 2]), ([3], [3])], prefix_positions=prefix)
-    assert (pack.position_ids[:, :5] == prefix).all()
-    assert pack.position_ids[:, 5:].tolist() == [[3, 4, 3]] * 3
-    with pytest.raises(DataError, match="length_mismatch"):
-        packing.prefix_pack([0], [([1], [1])], prefix_positions=prefix)
-    with pytest.raises(DataError, match="length_mismatch"):
-        packing.prefix_pack([0], [([1, 2], [1])])
-    with pytest.raises(DataError, match="prefix"):
-        packing.prefix_pack([], [([1], [1])])
-
-
-def _attend(ids: np.ndarray, positions: np.ndarray, mask: np.ndarray) -> torch.Tensor:
-    """Two layers of attention over embeddings of ids and positions: enough for leaks to travel."""
-    g = torch.Generator().manual_seed(3)
-    table, places = torch.randn(50, 8, generator=g), torch.randn(50, 8, generator=g)
-    x = table[torch.as_tensor(ids)] + places[torch.as_tensor(positions)]
-    for _ in range(2):
-        heads = x[None, None]
-        bias = torch.as_tensor(mask)[None, None]
-        x = x + torch.nn.functional.scaled_dot_product_attention(heads, heads, heads, attn_mask=bias)[0, 0]
-    return x
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.lists(st.lists(st.integers(1, 49), min_size=1, max_size=5), min_size=1, max_size=4))
-def test_a_packed_question_computes_what_it_computes_alone(questions: list[list[int]]) -> None:
-    prefix = [5, 6, 7, 8]
-    packed = packing.prefix_pack(prefix, [(q, q) for q in questions], multiple=8)
-    together = _attend(packed.input_ids, packed.position_ids, packed.attention)
-    for number, question in enumerate(questions, start=1):
-        single = packing.prefix_pack(prefix, [(question, question)])
-        alone = _attend(single.input_ids, single.position_ids, single.attention)[len(prefix) :]
-        assert torch.allclose(together[torch.as_tensor(packed.segment_ids == number)], alone, atol=1e-5)
-
-
-def test_a_batch_of_masks_leaves_no_row_empty() -> None:
-    masks = [packing.block_mask(np.array([0, 0, 1])), packing.block_mask(np.array([0]))]
-    batch = packing.stack_masks(masks, 4)
-    assert batch.shape == (2, 1, 4, 4) and batch.any(axis=-1).all()
-    assert (batch[0, 0, :3, :3] == masks[0]).all() and not batch[0, 0, :3, 3].any()
-    assert packing.stack_masks(masks).shape == (2, 1, 3, 3)
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.lists(st.integers(-1, 3), min_size=6, max_size=6), min_size=1, max_size=4), st.booleans())
+def test_a_batch_of_masks_is_the_masks_of_its_rows_and_no_row_is_empty(rows: list[list[int]], prefix: bool) -> None:
+    batch = packing.block_mask(np.array(rows), shared_prefix=prefix)
+    assert batch.shape == (len(rows), 6, 6) and batch.any(axis=-1).all()
+    for mask, segments in zip(batch, rows, strict=True):
+        assert (mask == packing.block_mask(np.array(segments), shared_prefix=prefix)).all()
+        for i, own in enumerate(segments):
+            for j, other in enumerate(segments):
+                may = j <= i and own != -1 and (own == other or (prefix and other == 0))
+                assert mask[i, j] == (may or i == j)
 
 
 def test_equal_locations_are_packed_once_in_the_first_place() -> None:
