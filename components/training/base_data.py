@@ -46,6 +46,10 @@ class Question:
     text: str
     answer: str
     links: tuple[Link, ...] = field(default=())
+    free: int = 0
+    """Leading characters of the answer that nothing determines: never supervised, only there to be read over."""
+    box: Box | None = None
+    """Where a located point has to fall."""
 
 
 def name_of(element: Element) -> str:
@@ -76,21 +80,31 @@ def _pointer(element: Element, screen: SynthScreen) -> tuple[tuple[int, int], tu
     return column.center, row.center
 
 
-def locate(rng: random.Random, screen: SynthScreen, element: Element, fillers: Sequence[str]) -> Question:
+def locate(
+    rng: random.Random, screen: SynthScreen, element: Element, fillers: Sequence[str], variety: float = 1.0
+) -> Question:
+    """Where something is. `variety` is the share of answers with words in front that nothing determines.
+
+    Plain answers teach the search; varied ones make it independent of what stands before the point, as in an agent's
+    response. The words in front are read over, not learned.
+    """
     name = name_of(element)
     text = rng.choice(
         ("find the {}", "where is the {}", "locate {}", "{}", "point at the {}", "find {}", "what is the point of {}")
     ).format(name)
     x, y = grid_point(element.box)
-    words = [rng.choice(fillers) for _ in range(rng.choice((0, 0, 1, 2, 3, 5)))]
-    if rng.random() < 0.6:
-        words.append(name)
-    lead = " ".join(words)
+    filler = " ".join(rng.choice(fillers) for _ in range(rng.randint(1, 5))) if rng.random() < variety * 0.7 else ""
+    restated = name if rng.random() < 0.6 else ""
+    lead = " ".join(part for part in (filler, restated) if part)
     lead = lead + rng.choice((" at ", ": ", " ", " at ")) if lead else rng.choice(("", "at "))
     answer = f"{lead}{x}, {y}"
     px, py = _pointer(element, screen)
     comma = len(lead) + len(str(x))
-    return Question("locate", text, answer, (Link(len(lead), comma, px), Link(comma + 2, len(answer), py)))
+    links = [Link(len(lead), comma, px), Link(comma + 2, len(answer), py)]
+    if restated:
+        start = len(filler) + 1 if filler else 0
+        links.append(Link(start, start + len(name), source=text.index(name)))
+    return Question("locate", text, answer, tuple(links), free=len(filler), box=element.box)
 
 
 def read(rng: random.Random, element: Element) -> Question:
@@ -210,6 +224,7 @@ def questions(
     glue: Sequence[str],
     count: int,
     mix: tuple[float, float, float, float] = (0.40, 0.15, 0.15, 0.30),
+    variety: float = 1.0,
 ) -> list[Question]:
     """`count` questions on one screen; `mix` = shares of locate, read, state, copy. Targets are not repeated."""
     targets = [e for e in screen.elements if e.kind != "head"]
@@ -225,10 +240,10 @@ def questions(
         if element is None:
             out.append(copy(rng, words, glue))
         elif kind < mix[0]:
-            out.append(locate(rng, screen, element, glue))
+            out.append(locate(rng, screen, element, glue, variety))
         elif kind < mix[0] + mix[1]:
             out.append(read(rng, element))
         else:
-            question = state(rng, element) or locate(rng, screen, element, glue)
+            question = state(rng, element) or locate(rng, screen, element, glue, variety)
             out.append(question)
     return out

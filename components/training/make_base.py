@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from components.contracts.desktop import Box
 from components.contracts.rng import stream
 from components.forge.words import ALL_WORDS, BANK, INSTRUCTION_WORDS, UI_WORDS
 from components.harness.spec import prompt_blocks
@@ -46,8 +47,10 @@ ALIGN, SEARCH, COPY = 1.0, 0.5, 0.5
 """Weights of the auxiliary losses."""
 QUESTIONS = 8
 BATCH = 8
+PLAIN = 0.3
+"""Share of the training with plain answers only; varied phrasing then grows in over as many steps."""
 TASK_FIRST = 0.2
-"""Share of steps in which the question stands before the screenshot, as a task does in the agent's prompt."""
+"""Share of the later steps in which the question stands before the screenshot, as a task does in the agent's prompt."""
 
 Triple = tuple[int, int, int]
 
@@ -77,6 +80,16 @@ def fresh_policy(seed: int) -> Policy:
     return Policy(init_tiny(tiny_config(len(tokenizer), ids), seed), tokenizer)
 
 
+@dataclass(frozen=True)
+class Answer:
+    """Where an answer stands, for scoring: its kind, first and last+1 column, and the box a located point belongs in."""
+
+    kind: str
+    start: int
+    end: int
+    box: Box | None
+
+
 @dataclass
 class Item:
     """A packed sequence and what the auxiliary losses know about it. Links are (query column, key column)."""
@@ -84,8 +97,7 @@ class Item:
     packed: Packed
     search: list[tuple[int, int]]
     copied: list[tuple[int, int]]
-    answers: list[tuple[str, int, int]]
-    """Kind, first and last+1 column of each answer, for scoring."""
+    answers: list[Answer]
     screen: SynthScreen
 
 
@@ -116,7 +128,7 @@ class Builder:
         image_start = len(head) + 1
         search: list[tuple[int, int]] = []
         copied: list[tuple[int, int]] = []
-        answers: list[tuple[str, int, int]] = []
+        answers: list[Answer] = []
         prefix_last = len(ids) - 1
         for number, question in enumerate(asked, start=1):
             text, text_spans = self._encode(question.text)
@@ -133,9 +145,10 @@ class Builder:
             ids += [*e.close(), *e.open("assistant")]
             at = len(ids)
             ids += [*answer, e.close()[0]]
-            weights += [0.0] * (at - len(weights)) + [1.0] * (len(answer) + 1)
+            learned = [float(b > question.free) for _, b in answer_spans]
+            weights += [0.0] * (at - len(weights)) + learned + [1.0]
             segments += [0 if task_first else number] * (len(ids) - len(segments))
-            answers.append((question.kind, at, len(ids)))
+            answers.append(Answer(question.kind, at, len(ids), question.box))
             for link in question.links:
                 for k, (a, b) in enumerate(answer_spans):
                     if not (a < link.end and b > link.start):
@@ -155,14 +168,16 @@ class Builder:
         return Item(packed, search, copied, answers, screen)
 
 
-def step_items(builder: Builder, seed: int, step: int | str, words: SynthWords) -> list[Item]:
+def step_items(builder: Builder, seed: int, step: int, steps: int, words: SynthWords) -> list[Item]:
     """The batch of a step: a pure function of (seed, step)."""
     rng = stream(seed, "base", step)
-    task_first = rng.random() < TASK_FIRST
+    share = step / steps
+    variety = min(1.0, max(0.0, (share - PLAIN) / PLAIN))
+    task_first = share >= PLAIN and rng.random() < TASK_FIRST
     out = []
     for _ in range(BATCH * 2 if task_first else BATCH):
         screen = synth_screen(rng, words)
-        asked = base_data.questions(rng, screen, words, GLUE, 1 if task_first else QUESTIONS)
+        asked = base_data.questions(rng, screen, words, GLUE, 1 if task_first else QUESTIONS, variety=variety)
         out.append(builder.item(screen, asked, task_first))
     return out
 
@@ -275,7 +290,10 @@ def losses(
 
 
 def score(policy: Policy, builder: Builder, seed: int, screens: int, words: SynthWords) -> dict[str, float]:
-    """Exact answers (every token the most likely one) by kind of question, on screens of their own stream."""
+    """Right answers by kind of question on screens of their own stream.
+
+    Exact (every supervised token the most likely one), but for `locate`: its point has to fall on the widget.
+    """
     import torch
 
     right: dict[str, list[float]] = {}
@@ -286,31 +304,29 @@ def score(policy: Policy, builder: Builder, seed: int, screens: int, words: Synt
             for _ in range(BATCH):
                 screen = synth_screen(rng, words)
                 items.append(builder.item(screen, base_data.questions(rng, screen, words, GLUE, QUESTIONS), False))
-            batch: Batch = collate(policy, [item.packed for item in items])
+            batch = collate(policy, [item.packed for item in items])
             assert batch.patches is not None
-            hidden = policy.hidden(
-                batch.ids, batch.positions, batch.mask, policy.image_features(batch.patches, batch.sizes)
-            )
-            hit = (policy.logits(hidden[batch.rows, batch.columns]).argmax(-1) == batch.targets).numpy()
-            place = {
-                (int(r), int(c)): bool(h)
-                for r, c, h in zip(
-                    batch.rows,
-                    np.nonzero(
-                        np.stack([np.pad(i.packed.weights, (0, batch.ids.shape[1] - len(i.packed))) for i in items])
-                    )[1],
-                    hit,
-                    strict=True,
-                )
-            }
+            features = policy.image_features(batch.patches, batch.sizes)
+            hidden = policy.hidden(batch.ids, batch.positions, batch.mask, features)
+            best = policy.logits(hidden[batch.rows, batch.columns]).argmax(-1).tolist()
+            columns = [int(c) for item in items for c in np.flatnonzero(item.packed.weights)]
+            guess = {(int(r), c): g for r, c, g in zip(batch.rows, columns, best, strict=True)}
             for b, item in enumerate(items):
-                for kind, start, end in item.answers:
-                    # A locate answer is judged by its point; the words before it are free.
-                    columns = list(range(start, end))
-                    if kind == "locate":
-                        columns = [c for c in columns if any(q == c - 1 for q, _ in item.search)]
-                    right.setdefault(kind, []).append(float(all(place[b, c] for c in columns)))
+                for answer in item.answers:
+                    right.setdefault(answer.kind, []).append(float(_is_right(policy, item, answer, guess, b)))
     return {kind: sum(v) / len(v) for kind, v in sorted(right.items())}
+
+
+def _is_right(policy: Policy, item: Item, answer: Answer, guess: dict[tuple[int, int], int], row: int) -> bool:
+    if answer.box is None:
+        ids = item.packed.ids
+        return all(guess[row, c] == ids[c] for c in range(answer.start, answer.end) if item.packed.weights[c] > 0)
+    # The point's columns: x, the comma, y, the end.
+    x, y = (policy.tokenizer.decode([guess[row, c]]).strip() for c in (answer.end - 4, answer.end - 2))
+    if not (x.isdigit() and y.isdigit()):
+        return False
+    px, py = (min(size - 1, int(int(v) * size / 1000 + 0.5)) for v, size in ((x, WIDTH), (y, HEIGHT)))
+    return answer.box[0] <= px < answer.box[2] and answer.box[1] <= py < answer.box[3]
 
 
 def train(out: Path, seed: int, steps: int, peak: float, ranks_count: int, every: int) -> dict[str, float]:
@@ -332,7 +348,7 @@ def train(out: Path, seed: int, steps: int, peak: float, ranks_count: int, every
         for step in range(steps):
             for group in optimizer.param_groups:
                 group["lr"] = cosine(step, steps, peak, 100)
-            items = ranks.share(step_items(builder, seed, step, words))
+            items = ranks.share(step_items(builder, seed, step, steps, words))
             optimizer.zero_grad()
             loss, figures = losses(policy, watch, builder, items)
             loss.backward()
