@@ -45,7 +45,7 @@ def gather(inputs: Mapping[str, Path], params: Mapping[str, Any], episodes: int)
             _training(data, stage, folder)
     _funnel(data, inputs)
     if folder := inputs.get("harness"):
-        data.harness = _harness(folder / "trials.json")
+        _harness(data, folder / "trials.json")
     if folder := inputs.get("feedback"):
         taxonomy = _json(folder / "taxonomy.json") or {"skills": []}
         data.feedback = _checked(
@@ -208,14 +208,18 @@ def _tasks(summary: dict[str, Any]) -> list[FunnelRow]:
 
 
 def _corpus(stage: str, summary: dict[str, Any]) -> FunnelRow:
-    parts = [f"{summary[n]:,} {n.replace('_', ' ')}" for n in ("agent_steps", "click_packs") if summary.get(n)]
-    dropped = summary.get("dropped", {})
+    parts = [f"{summary[n]:,} {n.replace('_', ' ')}" for n in ("agent_steps", "click_packs") if summary[n]]
     return FunnelRow(
-        area="corpora", name=f"curate-{stage}", kept=summary["samples"], unit="samples", note=", ".join(parts),
-        reasons={str(name): int(count) for name, count in dropped.items()} if isinstance(dropped, dict) else {},
+        area="corpora", name=f"curate-{stage}", kept=summary["accepted"], unit="trajectories",
+        reasons=summary["dropped"], note=f"{summary['samples']:,} samples: {', '.join(parts)}",
     )  # fmt: skip
 
 
-def _harness(path: Path) -> list[HarnessTrial]:
-    trials = _json(path) or []
-    return _checked(path, lambda: [HarnessTrial.model_validate(trial) for trial in trials])
+def _harness(data: ReportData, path: Path) -> None:
+    found: dict[str, Any] = _json(path) or {"rule": "", "trials": []}
+    fields = ("harness", "tools", "guest", "overlap", "teacher_success", "teacher_steps", "episodes", "chosen")
+    data.harness = _checked(
+        path,
+        lambda: [HarnessTrial(change=row["operator"], **{f: row[f] for f in fields}) for row in found["trials"]],
+    )
+    data.harness_rule = found.get("rule", "")

@@ -79,6 +79,10 @@ class MlflowShipper:
             return False
         return any(self._spool_pending(spool, spools, final) for spool in spools) or self._parent_pending(final)
 
+    def began(self) -> bool:
+        """Whether this run was ever sent to this server."""
+        return self._positions.is_dir()
+
     def pump(self, final: bool = False) -> Shipped:
         """Send what is new. `final`: nobody writes any more, so a stage without an end was killed."""
         self._positions.mkdir(parents=True, exist_ok=True)

@@ -24,10 +24,23 @@ def follow(
     """Send until `stop` is set or `over()` is true, then a last time as final."""
     shipper = MlflowShipper(run_dir, tracking_uri)
     pause = interval
+    send_leftovers(run_dir, tracking_uri)
     while not stop.wait(pause) and not over():
         # A refusing server is asked less and less often; the spool can wait.
         pause = min(pause * 2, SLOWEST) if shipper.pump().error else interval
     return drain(run_dir, tracking_uri, final=True)
+
+
+def send_leftovers(run_dir: Path, tracking_uri: str | None) -> None:
+    """Finish the other runs beside this one that were being sent to this server and never got to their end.
+
+    Two recipes never run at once, so a run that is not this one is over: a stage without an end was killed.
+    """
+    for other in sorted(run_dir.parent.iterdir()):
+        if other.is_dir() and other.resolve() != run_dir.resolve():
+            shipper = MlflowShipper(other, tracking_uri)
+            if shipper.began() and shipper.pending(final=True):
+                shipper.pump(final=True)
 
 
 def spawn(run_dir: Path, tracking_uri: str | None = None) -> subprocess.Popen[bytes]:
@@ -42,10 +55,15 @@ def spawn(run_dir: Path, tracking_uri: str | None = None) -> subprocess.Popen[by
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
     with (run_dir / "ship.log").open("ab") as log:
-        return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": path},
-            start_new_session=True,
-        )  # fmt: skip
+        # The child starts with the signal held back until it can answer it: an early `terminate` is not lost.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        try:
+            return subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": path},
+                start_new_session=True,
+            )  # fmt: skip
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,6 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         parent = os.getppid()
         result = follow(options.run_dir, options.uri, stop, lambda: os.getppid() != parent)
     else:

@@ -97,10 +97,17 @@ class RlView(_Part):
 
 
 class HarnessTrial(_Part):
-    """One harness candidate under the scripted teacher (and, in `make bench`, under the student it makes)."""
+    """One harness candidate under the scripted teacher (and, in `make bench`, under the student it makes).
+
+    `overlap`: share of decisions at which more than one tool does the very same step.
+    """
 
     harness: str
     tools: list[str] = Field(default_factory=list)
+    guest: list[str] = Field(default_factory=list)
+    change: str = ""
+    """The operator that made it from its parent."""
+    overlap: float | None = None
     teacher_success: float | None = None
     teacher_steps: float | None = None
     student_success: float | None = None
@@ -142,6 +149,7 @@ class ReportData(_Part):
     funnel: list[FunnelRow] = Field(default_factory=list)
     rl: RlView | None = None
     harness: list[HarnessTrial] = Field(default_factory=list)
+    harness_rule: str = ""
     feedback: list[PractiseNext] = Field(default_factory=list)
     costs: list[StageCost] = Field(default_factory=list)
     record: RunRecord | None = None

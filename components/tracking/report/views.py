@@ -29,7 +29,7 @@ LEARNS = {
 AREAS = {
     "tasks": ("Tasks", "made by the forge; kept after the gate"),
     "trajectories": ("Trajectories", "collected by the teacher; kept after the filters"),
-    "corpora": ("Corpora", "training samples after packing and deduplication"),
+    "corpora": ("Corpora", "training samples made of the trajectories that can be learned from"),
 }
 RL_TITLES = {
     "reward": "mean reward", "success": "success", "calls": "model calls", "tokens": "output tokens",

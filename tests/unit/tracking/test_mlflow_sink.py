@@ -389,3 +389,27 @@ def test_the_module_sends_a_run_by_command(root: Path, capsys: pytest.CaptureFix
     assert_told_once(root)
     with pytest.raises(SystemExit):
         main([str(root / "missing")])
+
+
+def test_a_followed_run_arrives_while_it_goes_on_and_ends_with_the_signal(root: Path) -> None:
+    """The process of its own that `cowork run` keeps; an earlier run that died half sent is finished on the way."""
+    from components.tracking.ship import spawn
+
+    died = root / "runs" / "died"
+    with SpoolSink(spool_path(died, "rl", 1)) as sink:
+        sink.start("rl", 1, "key")
+        assert drain(died, uri_of(root), final=False).error == ""
+    run_dir = recipe(root, "running")
+    process = spawn(run_dir, uri_of(root))
+    try:
+        process.terminate()  # at once: the records below must arrive all the same
+        tell(run_dir)
+        recipe(root)
+        assert process.wait(120) == 0, (run_dir / "ship.log").read_text()
+    finally:
+        process.kill()
+    found = client(root).search_runs(["1"], max_results=100)
+    assert {run.info.run_name: run.info.status for run in found} == {
+        "died": "KILLED", "rl": "KILLED", "recipe-1": "FINISHED", "midtrain": "FINISHED", "gui-sft": "FINISHED",
+        "evaluate-gui-sft": "FINISHED",
+    }  # fmt: skip

@@ -53,8 +53,11 @@ def inputs(tmp_path: Path) -> dict[str, Path]:
     )
     failing = {"id": "sum a column", "success": 0.25, "episodes": 8, "weight": 1.6, "failures": {"did not finish": 6}}
     put(found["feedback"] / "taxonomy.json", {"skills": [failing]})
-    put(found["harness"] / "trials.json", [{"harness": "hybrid", "teacher_success": 0.9, "chosen": True}])
-    put(found["corpus-hybrid-sft"] / "summary.json", {"samples": 50, "agent_steps": 50, "dropped": {"duplicate": 5}})
+    trial = {"harness": "hybrid", "tools": ["bash"], "guest": ["sheet"], "operator": "install sheet", "episodes": 40}
+    trial |= {"teacher_success": 0.9, "teacher_steps": 3.5, "overlap": 0.25, "chosen": True}
+    put(found["harness"] / "trials.json", {"rule": "most success", "trials": [trial]})
+    corpus = {"samples": 250, "agent_steps": 200, "click_packs": 50, "accepted": 40, "dropped": {"loop": 5}}
+    put(found["corpus-hybrid-sft"] / "summary.json", corpus)
     put(found["model-midtrain"] / "curves.jsonl", [{"step": s, "loss": 1 / s, "lr": 1e-3} for s in range(1, 9)])
     put(found["model-midtrain"] / "record.json", {"parameters": 712345})
     rows = [{"step": s, "reward": 0.1 * s, "success": 0.5, "infra_errors": 1} for s in range(1, 4)]
@@ -75,7 +78,7 @@ def test_what_the_stages_left_is_gathered(inputs: dict[str, Path]) -> None:
     rows = {(row.area, row.name): (row.kept, row.reasons) for row in data.funnel}
     assert rows["tasks", "all splits"] == (90, {"no-op": 8, "wrong value": 3})
     assert rows["trajectories", "collect-hybrid"] == (2, {"loop": 1})
-    assert rows["corpora", "curate-hybrid-sft"] == (50, {"duplicate": 5})
+    assert rows["corpora", "curate-hybrid-sft"] == (40, {"loop": 5})
     assert data.harness[0].chosen and data.feedback[0].skill == "sum a column"
     assert data.facts == {"profile": "tiny", "seed": "7", "parameters": "712,345"}
     assert len(data.episodes) == 2 * 6 and set(data.screens) == {"one", "two"}
@@ -116,7 +119,7 @@ def test_the_stage_writes_the_same_bytes_twice_and_a_summary_for_machines(
         ("model-midtrain", "curves.jsonl", '{"step": 1, "loss": "x"}\n'),
         ("tasks", "summary.json", '{"splits": {"train": 3}}'),
         ("feedback", "taxonomy.json", '{"skills": [{"id": "a"}]}'),
-        ("harness", "trials.json", '[{"harness": "h", "unknown": 1}]'),
+        ("harness", "trials.json", '{"trials": [{"harness": "h"}]}'),
         ("trajectories-hybrid", "trajectories.parquet", "not parquet"),
     ],
 )
