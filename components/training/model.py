@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 MEAN = np.array([0.48145466, 0.4578275, 0.40821073], dtype=np.float32)
 STD = np.array([0.26862954, 0.26130258, 0.27577711], dtype=np.float32)
 """CLIP's normalisation, as in the base model's processor (paper.md 1.1)."""
+_NORMALISED = ((np.arange(256, dtype=np.float32) / 255.0 - MEAN[:, None]) / STD[:, None]).astype(np.float32)
+"""(3, 256): what each byte of each channel becomes."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +52,13 @@ class VisionGrid:
         height, width, _ = screen.shape
         rows, columns = self.tokens(height, width)
         p, m = self.patch, self.merge
-        values = (screen.astype(np.float32) / 255.0 - MEAN) / STD
-        blocks = values.reshape(rows, m, p, columns, m, p, 3).transpose(0, 3, 1, 4, 6, 2, 5)
-        flat = np.repeat(blocks.reshape(rows * columns * m * m, 3, 1, p, p), self.temporal, axis=2)
-        return np.ascontiguousarray(flat.reshape(rows * columns * m * m, -1))
+        count = rows * columns * m * m
+        # Bytes are put in order first and looked up last: three times as fast as arithmetic on the whole screen.
+        blocks = screen.reshape(rows, m, p, columns, m, p, 3).transpose(6, 0, 3, 1, 4, 2, 5).reshape(3, count, p * p)
+        out = np.empty((count, 3, self.temporal, p * p), np.float32)
+        for channel in range(3):
+            out[:, channel] = _NORMALISED[channel].take(blocks[channel])[:, None]
+        return out.reshape(count, -1)
 
 
 def tiny_config(vocab_size: int, ids: dict[str, int]) -> Any:
@@ -64,12 +69,15 @@ def tiny_config(vocab_size: int, ids: dict[str, int]) -> Any:
         text_config={
             "vocab_size": vocab_size, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 3,
             "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 64, "max_position_embeddings": 2048,
-            "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [12, 10, 10], "mrope_interleaved": True},
+            "rope_parameters": {
+                "rope_type": "default", "rope_theta": 1e6, "mrope_section": [12, 10, 10], "mrope_interleaved": True
+            },
             "tie_word_embeddings": True, "pad_token_id": ids["pad"], "eos_token_id": ids["eos"], "bos_token_id": None,
         },
         vision_config={
-            "depth": 2, "hidden_size": 64, "intermediate_size": 128, "num_heads": 2, "patch_size": 16, "spatial_merge_size": 2,
-            "temporal_patch_size": 1, "out_hidden_size": 128, "num_position_embeddings": 256, "deepstack_visual_indexes": [],
+            "depth": 2, "hidden_size": 64, "intermediate_size": 128, "num_heads": 2, "patch_size": 16,
+            "spatial_merge_size": 2, "temporal_patch_size": 1, "out_hidden_size": 128, "num_position_embeddings": 256,
+            "deepstack_visual_indexes": [],
         },
         image_token_id=ids["image"], video_token_id=ids["video"], vision_start_token_id=ids["vision_start"],
         vision_end_token_id=ids["vision_end"], tie_word_embeddings=True,
@@ -159,7 +167,10 @@ class Policy:
         features: torch.Tensor | None,
         cache: Any = None,
     ) -> torch.Tensor:
-        """(B, L) ids, (3, B, L) positions, (B, 1, L, K) bool mask -> (B, L, hidden). Image rows replace `<|image_pad|>`."""
+        """(B, L) ids, (3, B, L) positions, (B, 1, L, K) bool mask -> (B, L, hidden).
+
+        Image features (rows) take the places of `<|image_pad|>` in order.
+        """
         embeds = self.model.model.language_model.embed_tokens(ids)
         if features is not None:
             embeds = embeds.masked_scatter((ids == self.image_id)[..., None], features.to(embeds.dtype))
@@ -179,8 +190,8 @@ class Policy:
 def rope_positions(ids: NDArray[np.int64], image_id: int, sizes: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
     """(3, L) multimodal positions of one sequence, as Qwen3-VL counts them.
 
-    Text counts on along all three axes. An image of rows x columns tokens takes (start, start + row, start + column) and
-    the text after it goes on at start + max(rows, columns).
+    Text counts on along all three axes. An image of rows x columns tokens takes (start, start + row, start + column),
+    and the text after it goes on at start + max(rows, columns).
     """
     out = np.zeros((3, len(ids)), dtype=np.int64)
     images = iter(sizes)
