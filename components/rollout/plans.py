@@ -100,31 +100,44 @@ def new_folder(view: View, goal: Goal) -> Move | None:
 # -- Prefs -----------------------------------------------------------------------------------------------------
 
 
-def set_check(view: View, goal: Goal) -> Move | None:
+def _prefs_as_kept(view: View, goal: Goal) -> Move | None:
+    """Prefs in front, and everything the task leaves alone (`keep`) as it was at the start."""
     if (step := need_app(view, "prefs")) is not None:
         return step
-    box = view.find("checkbox", goal["label"])
-    if box is None or box.state == goal["state"]:
-        return None
-    return click(box, f"{goal['label']} is {box.state}")
+    for label, state in goal.get("keep", {}).items():
+        step = _to_volume(view, int(state)) if label == "volume" else _to_state(view, label, state)
+        if step is not None:
+            return step
+    return None
 
 
-def set_volume(view: View, goal: Goal) -> Move | None:
+def _to_state(view: View, label: str, state: str) -> Move | None:
+    box = view.find("checkbox", label)
+    return click(box, f"{label} is {box.state}") if box is not None and box.state != state else None
+
+
+def _to_volume(view: View, value: int) -> Move | None:
     """Pointer on the handle, then drag it to the place whose step is the wanted number."""
-    if (step := need_app(view, "prefs")) is not None:
-        return step
     handle, track = view.find("handle", "volume"), view.find("slider", "volume")
-    if handle is None or track is None or handle.state == str(goal["value"]):
+    if handle is None or track is None or handle.state == str(value):
         return None
     if not view.on(handle):
         return move_to(handle, f"the volume is {handle.state}")
     x0, y0, x1, y1 = track.box
     half = (handle.box[2] - handle.box[0]) // 2
     span = x1 - x0 - 2 * half
-    middle = x0 + half + span * goal["value"] // 100
+    middle = x0 + half + span * value // 100
     reach = span // 40  # half of one step of 5 in 100
     box = (middle - reach, y0, middle + reach + 1, y1)
-    return Move("left_click_drag", f"drag it to {goal['value']}", "the pointer is on the handle", track, at=box)
+    return Move("left_click_drag", f"drag it to {value}", "the pointer is on the handle", track, at=box)
+
+
+def set_check(view: View, goal: Goal) -> Move | None:
+    return _prefs_as_kept(view, goal) or _to_state(view, goal["label"], goal["state"])
+
+
+def set_volume(view: View, goal: Goal) -> Move | None:
+    return _prefs_as_kept(view, goal) or _to_volume(view, goal["value"])
 
 
 def choose(view: View, goal: Goal) -> Move | None:
@@ -133,7 +146,7 @@ def choose(view: View, goal: Goal) -> Move | None:
     if overlay and overlay["kind"] == "menu" and overlay["title"] == label and view.app == "prefs":
         item = view.find("item", option)
         return click(item, "the menu is open") if item is not None else escape(view)
-    if (step := need_app(view, "prefs")) is not None:
+    if (step := _prefs_as_kept(view, goal)) is not None:
         return step
     menu = view.find("menu", label)
     if menu is None or menu.state == option:

@@ -12,7 +12,7 @@ from components.forge import words
 from components.forge.workflows import scene
 from components.forge.workflows.base import Args, Bank, Branches, by_hand, check, either, goal, others, step, workflow
 from components.forge.workflows.files import delete_stage, folder_stage, rename_stage
-from components.forge.workflows.prefs import ON_OFF
+from components.forge.workflows.prefs import ON_OFF, pref_stage
 from components.forge.workflows.sheet import set_cell_stage, with_cell
 
 
@@ -52,7 +52,7 @@ NOTE_TO_FORM = workflow(
     _sample_note_form,
     _note_form,
     _wrong_value,
-    max_steps=12,
+    max_steps=16,
 )
 
 
@@ -95,7 +95,7 @@ CELL_TO_FORM = workflow(
     _sample_cell_form,
     _cell_form,
     _wrong_cell,
-    max_steps=12,
+    max_steps=16,
 )
 
 
@@ -130,7 +130,7 @@ NOTE_TO_CELL = workflow(
     _sample_note_cell,
     _note_cell,
     lambda rng, bank, args: {**args, "value": scene.spare_word(bank, args, 5), "written": args["value"]},
-    max_steps=12,
+    max_steps=16,
 )
 
 
@@ -152,7 +152,7 @@ def _cell_pref(args: Args) -> Branches:
     file, cell, value, key = args["file"], args["cell"], args["value"], args["label"]
     first, second = (
         set_cell_stage(file, args["rows"], cell, value),
-        by_hand("set_check", label=args["label"], state=args["state"]),
+        pref_stage("set_check", args["prefs"], args["label"], label=args["label"], state=args["state"]),
     )
     return Branches(
         setup=(step("sheet_file", path=file, rows=args["rows"]), scene.prefs_step(args["prefs"])),
@@ -175,6 +175,7 @@ CELL_AND_PREF = workflow(
     _sample_cell_pref,
     _cell_pref,
     lambda rng, bank, args: {**args, "value": str(next(n for n in iter(bank.number, -1) if str(n) not in repr(args)))},
+    max_steps=16,
 )
 
 
@@ -185,7 +186,10 @@ def _sample_delete_pref(rng: Random, bank: Bank) -> Args:
 
 def _delete_pref(args: Args) -> Branches:
     file, key = args["file"], args["label"]
-    first, second = delete_stage(file), by_hand("set_check", label=args["label"], state=args["state"])
+    first, second = (
+        delete_stage(file),
+        pref_stage("set_check", args["prefs"], args["label"], label=args["label"], state=args["state"]),
+    )
     return Branches(
         setup=(scene.text_step(file, "\n"), scene.prefs_step(args["prefs"]), *scene.noise_steps(args["noise"])),
         checks=(
@@ -207,6 +211,7 @@ DELETE_AND_PREF = workflow(
     _sample_delete_pref,
     _delete_pref,
     lambda rng, bank, args: {**args, "file": next(path for path, _ in args["noise"] if "." in path)},
+    max_steps=16,
 )
 
 
@@ -259,7 +264,7 @@ def _sample_folder_option(rng: Random, bank: Bank) -> Args:
 
 def _folder_option(args: Args) -> Branches:
     name = args["name"]
-    stages = (folder_stage(name), by_hand("choose", label=args["menu"], option=args["option"]))
+    stages = (folder_stage(name), pref_stage("choose", args["prefs"], label=args["menu"], option=args["option"]))
     return Branches(
         setup=(scene.prefs_step(args["prefs"]), *scene.noise_steps(args["noise"])),
         checks=(
@@ -281,6 +286,7 @@ FOLDER_AND_OPTION = workflow(
     _sample_folder_option,
     _folder_option,
     lambda rng, bank, args: {**args, "name": scene.spare_word(bank, args)},
+    max_steps=16,
 )
 
 WORKFLOWS = (

@@ -111,6 +111,7 @@ DELETE_LOGS = workflow(
     _sample_logs,
     _logs,
     _wrong_logs,
+    max_steps=16,
 )
 
 

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 from components.forge import words
 from components.forge.workflows import scene
-from components.forge.workflows.base import Args, Bank, Branches, by_hand, check, others, workflow
+from components.forge.workflows.base import Args, Bank, Branches, Stage, by_hand, check, others, workflow
 
 ALREADY_RIGHT = 0.25
 """Share of toggle tasks whose box is in the wanted state from the start: an agent must look before it clicks."""
 
 ON_OFF = {True: "on", False: "off"}
+
+
+def pref_stage(name: str, prefs: dict[str, Any], *targets: str, **args: Any) -> Stage:
+    """A goal in Prefs. `keep` is what the task leaves alone (all but `targets`): a slip there is put right again."""
+    values = {**{label: ON_OFF[prefs["checks"][label]] for label in prefs["order"]}, "volume": str(prefs["volume"])}
+    return by_hand(name, keep={k: v for k, v in values.items() if k not in targets}, **args)
+
+
+def flip(prefs: dict[str, Any], label: str) -> Stage:
+    """The other state of a box, whatever else: for shortcuts."""
+    return by_hand("set_check", label=label, state=ON_OFF[not prefs["checks"][label]])
 
 
 def _sample_toggle(rng: Random, bank: Bank) -> Args:
@@ -24,15 +36,12 @@ def _sample_toggle(rng: Random, bank: Bank) -> Args:
 def _toggle(args: Args) -> Branches:
     label, state = args["label"], args["state"]
     right = args["prefs"]["checks"][label] is (state == "on")
-    other = next(name for name in args["prefs"]["checks"] if name != label)
+    other = next(name for name in args["prefs"]["order"] if name != label)
     return Branches(
         setup=(scene.prefs_step(args["prefs"]),),
         checks=(check("pref_equals", key=label, value=state == "on"), others(prefs=(label,))),
-        plan=(by_hand("set_check", label=label, state=state),),
-        shortcut=(
-            by_hand("set_check", label=label, state=state),
-            by_hand("set_check", label=other, state=ON_OFF[not args["prefs"]["checks"][other]]),
-        ),
+        plan=(pref_stage("set_check", args["prefs"], label, label=label, state=state),),
+        shortcut=(by_hand("set_check", label=label, state=state), flip(args["prefs"], other)),
         needs_nothing=right,
     )
 
@@ -44,7 +53,7 @@ def _wrong_toggle(rng: Random, bank: Bank, args: Args) -> Args:
 
 
 def _other_box(args: Args) -> Args:
-    other = next(name for name in args["prefs"]["checks"] if name != args["label"])
+    other = next(name for name in args["prefs"]["order"] if name != args["label"])
     return {**args, "label": other, "state": ON_OFF[not args["prefs"]["checks"][other]]}
 
 
@@ -71,7 +80,10 @@ def _sample_two(rng: Random, bank: Bank) -> Args:
 
 def _two(args: Args) -> Branches:
     keys = (args["first"], args["second"])
-    stages = tuple(by_hand("set_check", label=args[n], state=args[f"{n}_state"]) for n in ("first", "second"))
+    stages = tuple(
+        pref_stage("set_check", args["prefs"], *keys, label=args[n], state=args[f"{n}_state"])
+        for n in ("first", "second")
+    )
     return Branches(
         setup=(scene.prefs_step(args["prefs"]),),
         checks=(
@@ -107,13 +119,12 @@ def _sample_volume(rng: Random, bank: Bank) -> Args:
 
 
 def _volume(args: Args) -> Branches:
-    box, on = next(iter(args["prefs"]["checks"].items()))
-    stage = by_hand("set_volume", value=args["number"])
+    stage = pref_stage("set_volume", args["prefs"], "volume", value=args["number"])
     return Branches(
         setup=(scene.prefs_step(args["prefs"]),),
         checks=(check("pref_equals", key="volume", value=args["number"]), others(prefs=("volume",))),
         plan=(stage,),
-        shortcut=(stage, by_hand("set_check", label=box, state=ON_OFF[not on])),
+        shortcut=(by_hand("set_volume", value=args["number"]), flip(args["prefs"], args["prefs"]["order"][0])),
     )
 
 
@@ -137,13 +148,15 @@ def _sample_option(rng: Random, bank: Bank) -> Args:
 
 
 def _option(args: Args) -> Branches:
-    box, on = next(iter(args["prefs"]["checks"].items()))
-    stage = by_hand("choose", label=args["menu"], option=args["option"])
+    stage = pref_stage("choose", args["prefs"], label=args["menu"], option=args["option"])
     return Branches(
         setup=(scene.prefs_step(args["prefs"]),),
         checks=(check("pref_equals", key=args["menu"], value=args["option"]), others(prefs=(args["menu"],))),
         plan=(stage,),
-        shortcut=(by_hand("set_check", label=box, state=ON_OFF[not on]), stage),
+        shortcut=(
+            by_hand("choose", label=args["menu"], option=args["option"]),
+            flip(args["prefs"], args["prefs"]["order"][0]),
+        ),  # fmt: skip
     )
 
 
