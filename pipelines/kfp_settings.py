@@ -130,6 +130,14 @@ def read_overrides(text: str) -> list[str]:
     return [f"{name}={value}" for name, value in flatten(values).items()]
 
 
+def profile_file(profile: str) -> Path:
+    """The active `params.yaml` when it bears that name, else the profile's file. Raises ParamsError."""
+    active = SOURCE / "params.yaml"
+    if active.is_file() and f"profile: {profile}" in active.read_text(encoding="utf-8").splitlines():
+        return active
+    return profile_path(profile)
+
+
 def resolve(profile: str, seed: int, overrides: str) -> tuple[str, ...]:
     """Settings of the base task and of every stage as a named tuple (dashes as underscores in its field names).
 
@@ -138,9 +146,9 @@ def resolve(profile: str, seed: int, overrides: str) -> tuple[str, ...]:
     from components.contracts.load_params import load_params
     from pipelines.codekeys import code_keys
 
-    params = load_params(profile_path(profile), [*read_overrides(overrides), f"seed={seed}"])
+    params = load_params(profile_file(profile), [*read_overrides(overrides), f"seed={seed}"])
     stages = registry()
     told = {BASE_TASK: base_settings(params.model.base)}
-    told |= settings_by_stage(params, code_keys(stages, Path(SOURCE)), stages)
+    told |= settings_by_stage(params, code_keys(stages, SOURCE), stages)
     fields = namedtuple("Settings", [name.replace("-", "_") for name in told])  # type: ignore[misc]
     return fields(*told.values())

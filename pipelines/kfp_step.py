@@ -124,9 +124,7 @@ def _run(
             digest = publish(drafts[name], store, move=True)
             manifests[name] = describe(told.stage, name, digest, store)
             _fill(artifact, manifests[name])
-        for name, value in sorted(figures.items()):
-            # KFP's metadata is JSON, which has no word for NaN or infinity.
-            metrics.metadata[name] = float(value) if math.isfinite(value) else str(value)
+        _fill_metrics(metrics, figures)
         shutil.rmtree(work)
     return manifests
 
@@ -142,6 +140,13 @@ def _check_names(stage: StageDef, inputs: set[str], outputs: set[str]) -> None:
 def _fill(artifact: Artifact, manifest: Manifest) -> None:
     Path(artifact.path).write_text(manifest.text(), encoding="utf-8")
     artifact.metadata.update(digest=manifest.digest, files=manifest.files, bytes=manifest.bytes, counts=manifest.counts)
+
+
+def _fill_metrics(metrics: Artifact, figures: Mapping[str, float]) -> None:
+    """Figures for Kubeflow's table (its JSON has no NaN), and in a file, without which kfp.local caches nothing."""
+    plain = {name: float(value) if math.isfinite(value) else str(value) for name, value in sorted(figures.items())}
+    metrics.metadata.update(plain)
+    Path(metrics.path).write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
 
 
 def _publish_page(folder: Path, page: Artifact) -> None:

@@ -20,7 +20,7 @@ from pipelines.registry import BASE, STAGES
 from pipelines.stage_params import stage_params
 from pipelines.workspace import SOURCE
 from tests.contract.kfp_graph import registry_name
-from tests.unit.kfp import toys
+from tests.unit.kfp import toy_stage
 from tests.unit.kfp.harness import TASKS, Outputs, execute, execute_all
 
 
@@ -68,7 +68,7 @@ def _run_plainly(root: Path, base: Path) -> dict[str, dict[str, str]]:
     for name, stage in STAGES.items():
         outputs = {role: root / path for role, path in stage.outputs.items()}
         inputs = {role: root / path for role, path in stage.inputs.items()}
-        toys.run(stage_params(_params(), stage), inputs, outputs, StepContext(name, 7, root))
+        toy_stage.run(stage_params(_params(), stage), inputs, outputs, StepContext(name, 7, root))
         digests[name] = {role: digest_tree(path) for role, path in outputs.items()}
     return digests
 
