@@ -178,9 +178,7 @@ def _environment(home: str, guest: str | None, site: str | None, python: str | N
     return env
 
 
-def _unconfined(
-    argv: Sequence[str], home: Path, guest: Path | None, site: Path | None, python: Path | None
-) -> Launch:
+def _unconfined(argv: Sequence[str], home: Path, guest: Path | None, site: Path | None, python: Path | None) -> Launch:
     env = _environment(str(home), str(guest.resolve()) if guest else None, str(site) if site else None,
                        str(python) if python else None)  # fmt: skip
     leash = shutil.which("setpriv")

@@ -173,7 +173,7 @@ class ShellSession:
             f"exec {_OUTPUT}>&1 {_REPORT}>&2 >/dev/null 2>&1",
             f"{ulimit}; printf 'ready\\0' >&{_REPORT}",
             '__status=0; __status_is() { \\builtin return "$1"; }',
-            "__report() { \\builtin printf '%s %d %s\\0' \"$1\" \"$__status\" \"$PWD\"; }",
+            '__report() { \\builtin printf \'%s %d %s\\0\' "$1" "$__status" "$PWD"; }',
             f"cd -- {shlex.quote(self._directory)}" if self._directory != self._launch.home else "",
         ]
         return "".join(f"{line}\n" for line in lines if line).encode(errors="surrogateescape")

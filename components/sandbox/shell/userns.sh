@@ -18,7 +18,7 @@ table=
 # line FROM INSIDE TYPE OPTIONS: one line of the table; its fields may not contain blanks (fstab(5)).
 line() {
   local from=${1//\\/\\134} to=$root$2
-  from=${from// /\\040} from=${from//$'\t'/\\011}
+  from=${from// /\\040} from=${from//$'\t'/\\011} from=${from//$'\n'/\\012}
   table+="$from $to $3 $4 0 0"$'\n'
 }
 # Extra restrictions are always allowed in a user namespace, dropping one that the host's mount has is not.

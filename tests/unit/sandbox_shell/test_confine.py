@@ -76,9 +76,7 @@ def test_none_needs_to_be_said_twice(home: Path) -> None:
         ShellSession(home, confinement="none")
 
 
-def test_unconfined_session_works_and_leaves_nothing_behind(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unconfined_session_works_and_leaves_nothing_behind(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COWORK_SECRET_TOKEN", "planted")
     mark = f"34{uuid.uuid4().int % 10**9:09d}"
     with ShellSession(home, confinement="none", unconfined=True, guest=GUEST_LIBRARY) as shell:
@@ -105,7 +103,7 @@ def test_guest_never_runs_as_the_real_root(home: Path, kind: Confinement) -> Non
 
 
 def test_homes_with_odd_names_work(tmp_path: Path, kind: Confinement) -> None:
-    odd = tmp_path / "a b\\c'\"\t$x=é"
+    odd = tmp_path / "a b\\c'\"\t$x=é\n"
     odd.mkdir()
     with ShellSession(odd, confinement=kind) as shell:
         assert shell.run("echo x > f; pwd").output == "/home/user\n"

@@ -17,10 +17,10 @@ from components.sandbox.shell import GUEST_LIBRARY, ShellSession
 TABLE = [["name", "price", "note"], ["pear", "3.50", 'a, "b"'], ["apple", "12", "x"], ["fig", "", "7"]]
 
 
-def sheet(home: Path, *arguments: str) -> tuple[int, str, str]:
+def sheet(home: Path, *arguments: str, site: Path | None = host_site()) -> tuple[int, str, str]:  # noqa: B008
     done = subprocess.run(
         [str(GUEST_LIBRARY / "bin" / "sheet"), *arguments], cwd=home, capture_output=True, text=True, check=False,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(host_site())},
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(site or "")},
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
 

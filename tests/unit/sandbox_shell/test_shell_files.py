@@ -31,7 +31,8 @@ def test_plain_files_are_read_and_written(home: Path) -> None:
 def test_traps_laid_by_a_guest_are_refused(shell: ShellSession, home: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     shell.run(f"ln -s {tmp_path}/secret link; ln -s {tmp_path} dir; ln -s ../secret up; mkfifo pipe; mkdir real; "
-              "ln -s x loop; ln -s loop x; python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('sock')\"")  # fmt: skip
+              "ln -s x loop; ln -s loop x; "
+              "python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('sock')\"")  # fmt: skip
     for name in ("link", "dir", "dir/secret", "up", "pipe", "real", "loop", "sock", "link/x"):
         with pytest.raises(UnsafeFileError):
             read_file_nofollow(home, name)

@@ -105,9 +105,7 @@ def test_timeout_is_kept_and_told_and_the_directory_stays(shell: ShellSession, c
     shell.run("mkdir d; cd d; x=1")
     result = shell.run(command, timeout=0.5)
     assert (result.exit_code, result.timed_out) == (124, True)
-    assert result.output.endswith(
-        "[timed out after 0.5 s and was killed; the shell was restarted in /home/user/d]\n"
-    )
+    assert result.output.endswith("[timed out after 0.5 s and was killed; the shell was restarted in /home/user/d]\n")
     assert shell.run('pwd; echo "<$x>"', timeout=10).output == "/home/user/d\n<>\n"
 
 
