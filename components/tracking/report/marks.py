@@ -22,6 +22,10 @@ _POINTER: dict[str, MarkKind] = {
     "left_click": "click", "double_click": "double", "right_click": "right", "middle_click": "middle",
     "mouse_move": "move", "left_click_drag": "drag", "scroll": "scroll",
 }  # fmt: skip
+_SAYS: dict[MarkKind, str] = {
+    "click": "clicks", "double": "double-clicks", "right": "right-clicks", "middle": "middle-clicks",
+    "move": "points", "drag": "drags", "scroll": "scrolls",
+}  # fmt: skip
 _SCROLL_LENGTH = 34.0
 
 
@@ -69,7 +73,7 @@ def _pointer_mark(
     action: str, at: tuple[float, float] | None, start: tuple[float, float] | None, given: Mapping[str, Any]
 ) -> Mark:
     kind = _POINTER[action]
-    caption = action.replace("_", " ")
+    caption = _SAYS[kind]
     points = [at] if at else []
     if kind == "drag" and at and start:
         points = [start, at]
