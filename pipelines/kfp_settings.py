@@ -108,9 +108,7 @@ def base_settings(base: str) -> str:
     """
     folder = SOURCE / base
     if not folder.exists():
-        raise CheckpointError(
-            "no base checkpoint", where=base, remedy="python -m components.training.make_base makes it"
-        )
+        raise CheckpointError("no base checkpoint", where=base, remedy="restore it from git")
     return StepSettings(stage=BASE_TASK, params={"model.base": base}, code_key=digest_tree(folder)).encode()
 
 
