@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--single", action="store_true", help="the targets alone, not what they depend on")
     parser.add_argument("--downstream", action="store_true", help="the targets and what depends on them")
     parser.add_argument("--force", action="store_true", help="run even if nothing changed, and not from the run cache")
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     die_with(options.parent)
     os.chdir(options.root)
     from dvc.exceptions import DvcException
