@@ -34,7 +34,8 @@ def _stages() -> dict[str, StageDef]:
     out: list[StageDef] = [
         StageDef("forge", "components.forge.step:run", {}, {"tasks": "outputs/tasks"}, ("forge",)),
         StageDef(
-            "harness", "components.harness.step:run", {"tasks": "outputs/tasks"}, {"harness": "outputs/harness"}, ("harness", "context", "model")
+            "harness", "components.harness.step:run",
+            {"tasks": "outputs/tasks"}, {"harness": "outputs/harness"}, ("harness", "context", "model"),
         ),
     ]
     for channel in CHANNELS:
@@ -82,7 +83,11 @@ def _stages() -> dict[str, StageDef]:
         out.append(
             StageDef(
                 f"evaluate-{stage}", "components.evaluation.step:run",
-                {"checkpoint": BASE if stage == "base" else f"outputs/models/{stage}", "tasks": "outputs/tasks", "harness": "outputs/harness"},
+                {
+                    "checkpoint": BASE if stage == "base" else f"outputs/models/{stage}",
+                    "tasks": "outputs/tasks",
+                    "harness": "outputs/harness",
+                },
                 {"scores": f"outputs/scores/{stage}"},
                 ("evaluate", "context", "model"),
             )
@@ -100,7 +105,9 @@ def _stages() -> dict[str, StageDef]:
     report_inputs |= {f"corpus-{s}": f"outputs/corpora/{s}" for s in SFT_STAGES}
     report_inputs |= {f"model-{s}": f"outputs/models/{s}" for s in TRAIN_STAGES}
     report_inputs |= {f"scores-{s}": f"outputs/scores/{s}" for s in EVALUATED}
-    out.append(StageDef("report", "components.tracking.step:run", report_inputs, {"report": "outputs/report"}, ("report",)))
+    out.append(
+        StageDef("report", "components.tracking.step:run", report_inputs, {"report": "outputs/report"}, ("report",))
+    )
     return {stage.name: stage for stage in out}
 
 

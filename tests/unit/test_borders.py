@@ -52,7 +52,7 @@ HEAVY = {
 """Imported only inside the function that needs them."""
 
 FACES = ("component.py",)
-"""KFP faces: kfp compiles the decorated functions of these files, so they import it at the top; nothing else imports them."""
+"""KFP faces: kfp compiles the functions of these files, so they import it at the top; nothing else imports them."""
 KFP_MODULES = ("pipelines/recipe.py", "pipelines/kfp_")
 
 
@@ -89,7 +89,9 @@ def _top_level(tree: ast.Module) -> Iterator[ast.AST]:
         if isinstance(node, ast.If | ast.Try | ast.With | ast.ClassDef):
             if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
                 continue
-            waiting += [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt | ast.excepthandler)]
+            waiting += [
+                child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt | ast.excepthandler)
+            ]
         elif isinstance(node, ast.ExceptHandler):
             waiting += node.body
 

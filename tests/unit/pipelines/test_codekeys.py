@@ -15,7 +15,8 @@ FILES = {
     "components/__init__.py": "",
     "components/forge/__init__.py": '"""Docs."""\n',
     "components/forge/step.py": (
-        "from components.forge import helper\n\ndef run():\n    '''Docs.'''\n    from components.forge.late import x\n    return x\n"
+        "from components.forge import helper\n\ndef run():\n    '''Docs.'''\n"
+        "    from components.forge.late import x\n    return x\n"
     ),
     "components/forge/helper.py": "from . import relative\n\nVALUE = 1  # a comment\n",
     "components/forge/relative.py": "A = 1\n",

@@ -121,7 +121,7 @@ def test_a_number_written_without_a_point_is_a_number() -> None:
 
 
 def test_an_override_is_typed_by_the_schema() -> None:
-    params = load_text(TEXT, "params.yaml", ["rl.lr=1e-6", "rl.group=4", "harness.routes=[\"gui\"]", "seed=7"])
+    params = load_text(TEXT, "params.yaml", ["rl.lr=1e-6", "rl.group=4", 'harness.routes=["gui"]', "seed=7"])
     assert (params.rl.lr, params.rl.group, params.harness.routes, params.seed) == (1e-6, 4, ("gui",), 7)
 
 

@@ -59,7 +59,9 @@ def paused(fresh: Path) -> Iterator[tuple[Path, subprocess.Popen[str], dict[str,
     )  # fmt: skip
     note = fresh / "lingering.json"
     try:
-        assert wait_until(lambda: note.is_file() and note.read_text().endswith("}"), 60), "the stage never came to its pause"
+        assert wait_until(lambda: note.is_file() and note.read_text().endswith("}"), 60), (
+            "the stage never came to its pause"
+        )
         yield fresh, process, json.loads(note.read_text())
     finally:
         if process.poll() is None:

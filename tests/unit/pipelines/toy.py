@@ -36,7 +36,11 @@ STAGES = {
         ("evaluate",),
     ),
     "feedback": StageDef(
-        "feedback", "tests.unit.pipelines.toy:make", {"tasks": "outputs/tasks"}, {"feedback": "outputs/feedback"}, ("feedback",)
+        "feedback",
+        "tests.unit.pipelines.toy:make",
+        {"tasks": "outputs/tasks"},
+        {"feedback": "outputs/feedback"},
+        ("feedback",),
     ),
 }
 
@@ -81,7 +85,9 @@ def train(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx
         ctx.events.progress(step + 1, 10, "steps")
     target = outputs["checkpoint"]
     target.mkdir(parents=True)
-    (target / "weights.txt").write_text(f"{ctx.stage} {params_text(params)} {(inputs['tasks'] / 'data.txt').read_text()}")
+    (target / "weights.txt").write_text(
+        f"{ctx.stage} {params_text(params)} {(inputs['tasks'] / 'data.txt').read_text()}"
+    )
     return {"resumed_at": float(done)}
 
 
@@ -121,7 +127,11 @@ def write_recipe(root: Path, stages: dict[str, StageDef]) -> None:
     (root / "pipelines").mkdir(exist_ok=True)
     (root / ".dvc").mkdir(exist_ok=True)
     (root / ".dvc" / "config").write_text((source / ".dvc" / "config").read_text())
-    for command in (["init", "-q"], ["add", "."], ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "start"]):
+    for command in (
+        ["init", "-q"],
+        ["add", "."],
+        ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "start"],
+    ):
         subprocess.run(["git", "-C", str(root), *command], check=True, capture_output=True)
 
 
