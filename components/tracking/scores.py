@@ -142,7 +142,7 @@ def table(summary_: Mapping[str, Any], width: int = 100) -> str:
             _cell(row["single_step"], 100),
             _cell(row["seconds"], places=0),
         )
-    console = Console(width=width, record=False, force_terminal=False, color_system=None)
+    console = Console(width=width, record=False, force_terminal=False, color_system=None, force_jupyter=False)
     with console.capture() as captured:
         console.print(grid)
     return captured.get().rstrip("\n") + "\n"
