@@ -15,7 +15,7 @@ import types
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -25,8 +25,6 @@ from components.contracts.params import Params
 _INT = re.compile(r"[-+]?[0-9]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-
-M = TypeVar("M", bound=BaseModel)
 
 
 class BadValue(ValueError):
@@ -308,14 +306,14 @@ def parse_set(assignment: str, schema: type[BaseModel] = Params) -> tuple[str, A
         raise ParamsError(f"{key}: {problem}", where=where) from None
 
 
-def load_text(text: str, where: str, overrides: Sequence[str] = (), schema: type[M] = Params) -> M:  # type: ignore[assignment]
+def load_text(text: str, where: str, overrides: Sequence[str] = ()) -> Params:
     """Typed parameters from YAML text. `where` names the file in messages. Raises ParamsError with every mistake."""
     node = _compose(text, where)
     if node is None:
         raise ParamsError("the file is empty", where=where, remedy="start from a profile of pipelines/profiles")
-    reader = _Reader(schema, where)
-    values = reader.section(node, schema, "")
-    sets = [parse_set(item, schema) for item in overrides]
+    reader = _Reader(Params, where)
+    values = reader.section(node, Params, "")
+    sets = [parse_set(item) for item in overrides]
     if reader.problems:
         raise _fail(reader.problems, where)
     for key, value in sets:
@@ -326,7 +324,7 @@ def load_text(text: str, where: str, overrides: Sequence[str] = (), schema: type
         section[leaf] = value
         reader.lines.pop(key, None)
     try:
-        return schema.model_validate(values)
+        return Params.model_validate(values)
     except ValidationError as error:
         raise _fail(list(_limits(error, reader.lines, where)), where) from None
 
