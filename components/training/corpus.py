@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +18,24 @@ from components.contracts.schemas import THINK_CLOSE, THINK_OPEN
 from components.training.engine import render_ids
 from components.training.sequences import Encoder, Packed, pack
 
+if TYPE_CHECKING:
+    from components.rollout.store import ScreenTable
+
 
 @dataclass(frozen=True)
 class Corpus:
-    """Sequences of one corpus, in the order of its file."""
+    """Sequences of one corpus, in the order of its file. Pictures stay compressed until an item is taken."""
 
     items: tuple[Packed, ...]
+    """As read: `screens` are digests."""
+    pictures: Mapping[str, Screen] | ScreenTable
 
     def __len__(self) -> int:
         return len(self.items)
+
+    def __getitem__(self, index: int) -> Packed:
+        item = self.items[index]
+        return replace(item, screens=tuple(self.pictures[digest] for digest in item.screens))
 
 
 def load_corpus(path: Path, encoder: Encoder) -> Corpus:
@@ -47,10 +56,10 @@ def load_corpus(path: Path, encoder: Encoder) -> Corpus:
             ) from error
     if not items:
         raise DataError("the corpus is empty", where=str(path), remedy="run its curate stage again")
-    return Corpus(tuple(items))
+    return Corpus(tuple(items), screens)
 
 
-def message_of(entry: Mapping[str, Any], screens: Mapping[str, Screen]) -> Message:
+def message_of(entry: Mapping[str, Any], screens: Mapping[str, Screen] | ScreenTable) -> Message:
     """One stored message: image parts by screen digest."""
     parts: list[Part] = [
         ImagePart(screens[p["image"]]) if "image" in p else TextPart(p["text"]) for p in entry["parts"]
@@ -74,28 +83,28 @@ def _response(text: str, encoder: Encoder, mask_think: bool, weight: float) -> t
     return ids, response_weights(text, ids, encoder, mask_think, weight)
 
 
-def _agent_step(row: Mapping[str, Any], messages: Any, screens: Mapping[str, Screen], encoder: Encoder) -> Packed:
-    prompt, shown = render_ids(encoder, [message_of(entry, screens) for entry in messages])
+def _agent_step(row: Mapping[str, Any], messages: Any, screens: ScreenTable, encoder: Encoder) -> Packed:
+    prompt, _ = render_ids(encoder, [message_of(entry, screens) for entry in messages])
+    shown = [part["image"] for entry in messages for part in entry["parts"] if "image" in part]
     ids, weights = _response(row["response"], encoder, row["mask_think"], row["weight"])
     return step_sequence(prompt, shown, ids, weights)
 
 
-def step_sequence(prompt: list[int], screens: list[Screen], response: list[int], weights: list[float]) -> Packed:
+def step_sequence(prompt: list[int], screens: Sequence[Any], response: list[int], weights: list[float]) -> Packed:
     """One (prompt, response) sample as a sequence without branches."""
     count = len(prompt) + len(response)
     padded: NDArray[np.float32] = np.array([0.0] * len(prompt) + weights, np.float32)
     return Packed(np.array(prompt + response, np.int64), np.zeros(count, np.int64), padded, tuple(screens))
 
 
-def _click_pack(row: Mapping[str, Any], pack_row: Any, screens: Mapping[str, Screen], encoder: Encoder) -> Packed:
+def _click_pack(row: Mapping[str, Any], pack_row: Any, screens: ScreenTable, encoder: Encoder) -> Packed:
     """Several questions behind one screenshot; the click-only prompt stands in front, each question is a branch."""
-    screen = screens[pack_row["screen"]]
-    prefix, branches = click_prefix(pack_row["system"], screen, encoder), []
+    prefix, branches = click_prefix(pack_row["system"], screens[pack_row["screen"]], encoder), []
     for item in pack_row["items"]:
         question = click_question(item["instruction"], encoder)
         ids, weights = _response(item["response"], encoder, row["mask_think"], row["weight"])
         branches.append(([*question, *ids], [0.0] * len(question) + weights))
-    return pack(prefix, branches, [screen])
+    return pack(prefix, branches, [pack_row["screen"]])
 
 
 def click_prefix(system: str, screen: Screen, encoder: Encoder) -> list[int]:

@@ -16,8 +16,6 @@ from components.training.model import Policy, rope_positions
 if TYPE_CHECKING:
     import torch
 
-    from components.contracts.desktop import Screen
-
 TEXT_CACHE = 65536
 
 
@@ -53,7 +51,7 @@ class Packed:
     """One sequence: a shared prefix (segment 0) and branches (1, 2, ...) that do not see each other.
 
     `ids` (L,), `segments` (L,), `weights` (L,): the loss weight of predicting token i from what precedes it; 0 = not
-    supervised (the first token of a sequence and of every branch border included). `screens`: images in order.
+    supervised. `screens`: images in order, or in a stored corpus their digests.
     """
 
     ids: NDArray[np.int64]
@@ -66,7 +64,7 @@ class Packed:
 
 
 def pack(
-    prefix: Sequence[int], branches: Sequence[tuple[Sequence[int], Sequence[float]]], screens: Sequence[Screen]
+    prefix: Sequence[int], branches: Sequence[tuple[Sequence[int], Sequence[float]]], screens: Sequence[Any]
 ) -> Packed:
     """Put `branches` (ids, weights) behind `prefix`. The loss of a pack is the loss of its parts (C19)."""
     ids = list(prefix)

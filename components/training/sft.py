@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from components.contracts.digests import canonical_json, digest_tree, digest_value
+from components.contracts.errors import ParamsError
 from components.contracts.params import Sft
 from components.contracts.rng import stream
 from components.contracts.stage import StepContext
@@ -97,35 +98,55 @@ class SftInputs:
 
 def train_sft(settings: Sft, inputs: SftInputs, out: Path, ctx: StepContext) -> dict[str, float]:
     """Train one stage and write its checkpoint directory. Returns the last loss, steps, tokens and nominal FLOPs."""
+    import torch
+
     identity = {
         "params_digest": digest_value(settings.model_dump(mode="json")),
         "data_digest": inputs.digest(),
         "seed": ctx.seed,
+        "ranks": ctx.workers,
     }
+    torch.set_num_threads(1)
+    # Read before the ranks are forked: they share these pages.
+    policy = Policy.load(inputs.checkpoint)
+    corpora = _read_corpora(settings, inputs, Encoder(policy))
 
     def work(ranks: Ranks) -> dict[str, float]:
-        return _Loop(settings, inputs, out, ctx, ranks, identity).run()
+        return _Loop(settings, policy, corpora, out, ctx, ranks, identity).run()
 
     result: dict[str, float] = run_ranks(work, ctx.workers)
     return result
 
 
+def _read_corpora(settings: Sft, inputs: SftInputs, encoder: Encoder) -> dict[str, Corpus]:
+    """The stage's own corpus and those whose replay has a share. A share without a corpus is an error."""
+    corpora = {"corpus": load_corpus(inputs.corpus, encoder)}
+    for name, share, path in (
+        ("grounding", settings.replay_grounding, inputs.grounding),
+        ("gui", settings.replay_gui, inputs.gui),
+    ):
+        if share and path is None:
+            raise ParamsError(
+                f"replay_{name} is {share} and this stage has no {name} corpus", where="sft", remedy="set it to 0"
+            )
+        if share and path is not None:
+            corpora[name] = load_corpus(path, encoder)
+    return corpora
+
+
 class _Loop:
     def __init__(
-        self, settings: Sft, inputs: SftInputs, out: Path, ctx: StepContext, ranks: Ranks, identity: Mapping[str, Any]
-    ) -> None:
+        self, settings: Sft, policy: Policy, corpora: Mapping[str, Corpus], out: Path, ctx: StepContext, ranks: Ranks,
+        identity: Mapping[str, Any],
+    ) -> None:  # fmt: skip
         self.settings, self.out, self.ctx, self.ranks, self.identity = settings, out, ctx, ranks, identity
-        self.policy = Policy.load(inputs.checkpoint)
-        self.encoder = Encoder(self.policy)
-        self.corpora: dict[str, Corpus] = {"corpus": load_corpus(inputs.corpus, self.encoder)}
-        if inputs.grounding and settings.replay_grounding:
-            self.corpora["grounding"] = load_corpus(inputs.grounding, self.encoder)
-        if inputs.gui and settings.replay_gui:
-            self.corpora["gui"] = load_corpus(inputs.gui, self.encoder)
+        self.policy, self.corpora = policy, corpora
         self.replay = _base_source(self.policy, ctx.seed, ctx.stage)
         self.optimizer = make_optimizer(self.policy, settings.lr, settings.weight_decay)
         self.curves: list[dict[str, float]] = []
         self.tokens = 0
+        self.sums = [0.0, 0.0]
+        """Loss and weight since the last point of the curve."""
 
     def batch(self, planned: PlannedStep) -> Sequence[Packed]:
         mine = self.ranks.share(list(planned.items))
@@ -133,18 +154,17 @@ class _Loop:
             return [self.replay("replay", i) for i in mine]
         corpus = self.corpora[planned.source]
         if planned.source == "corpus":
-            return [corpus.items[i] for i in mine]
+            return [corpus[i] for i in mine]
         order = stream(self.ctx.seed, self.ctx.stage, f"replay-{planned.source}")
         offset = order.randrange(len(corpus))
         stride = 7919
-        return [corpus.items[(offset + i * stride) % len(corpus)] for i in mine]
+        return [corpus[(offset + i * stride) % len(corpus)] for i in mine]
 
     def run(self) -> dict[str, float]:
         plan = plan_steps(self.settings, self.ctx.seed, self.ctx.stage, len(self.corpora["corpus"]))
         first = self.resume()
         lead = self.ranks.rank == 0
         loss = self.curves[-1]["loss"] if self.curves else 0.0
-        sums = [0.0, 0.0]
         for step in range(first, len(plan)):
             lr = cosine(step, len(plan), self.settings.lr, self.settings.warmup)
             for group in self.optimizer.param_groups:
@@ -152,17 +172,17 @@ class _Loop:
             total, weight, tokens = self.step(self.batch(plan[step]))
             self.tokens += tokens
             if plan[step].source == "corpus":
-                sums = [sums[0] + total, sums[1] + weight]
+                self.sums = [self.sums[0] + total, self.sums[1] + weight]
             if (step + 1) % self.settings.log_every == 0 or step + 1 == len(plan):
-                loss = sums[0] / sums[1] if sums[1] else loss
-                sums = [0.0, 0.0]
+                loss = self.sums[0] / self.sums[1] if self.sums[1] else loss
+                self.sums = [0.0, 0.0]
                 self.curves.append({"step": step + 1, "loss": round(loss, 6), "lr": round(lr, 9)})
                 if lead:
                     self.ctx.events.metric("loss", loss, step + 1)
                     self.ctx.events.metric("lr", lr, step + 1)
                     self.ctx.events.progress(step + 1, len(plan), "steps")
-                if (step + 1) % self.settings.checkpoint_every == 0 and step + 1 < len(plan):
-                    self.save(step + 1)
+            if (step + 1) % self.settings.checkpoint_every == 0 and step + 1 < len(plan):
+                self.save(step + 1)
         if lead:
             self.write(loss)
         flops = 6.0 * self.policy.parameters() * self.tokens
@@ -200,7 +220,7 @@ class _Loop:
                     folder,
                     model=self.policy.model,
                     optimizer=self.optimizer,
-                    extra={"curves": self.curves, "tokens": self.tokens},
+                    extra={"curves": self.curves, "tokens": self.tokens, "sums": self.sums},
                     rng=False,
                 )
 
@@ -217,7 +237,7 @@ class _Loop:
         checkpoint.load(newest.path)
         checkpoint.require_same(newest.meta, self.identity, where=str(newest.path))
         extra = checkpoint.load_state(newest.path, model=self.policy.model, optimizer=self.optimizer)
-        self.curves, self.tokens = list(extra["curves"]), int(extra["tokens"])
+        self.curves, self.tokens, self.sums = list(extra["curves"]), int(extra["tokens"]), list(extra["sums"])
         if self.ranks.rank == 0:
             self.ctx.events.note(f"resumed at step {newest.step}")
         return newest.step

@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.contracts.digests import digest_file, digest_tree
+from components.contracts.errors import CheckpointError, DataError, ParamsError
+from components.contracts.params import Sft
+from components.contracts.stage import NullSink, StepContext
+from components.training import checkpoint
+from components.training.corpus import load_corpus
+from components.training.model import Policy
+from components.training.sequences import Encoder
+from components.training.sft import SftInputs, plan_steps, train_sft
+from tests.unit.training.corpora import make_corpus
+from tests.unit.training.kit import small_policy, write_policy
+
+STEPS = 9
+
+
+def sft(**changes: object) -> Sft:
+    fields = {
+        "steps": STEPS, "batch": 4, "lr": 1e-3, "weight_decay": 0.02, "warmup": 2, "clip_norm": 1.0,
+        "replay_base": 0.1, "replay_grounding": 0.2, "replay_gui": 0.2, "checkpoint_every": 2, "log_every": 3,
+    }  # fmt: skip
+    return Sft.model_validate(fields | changes)
+
+
+class Events(NullSink):
+    """Remembers metrics and notes; kills its process when a step is reported, if asked to."""
+
+    def __init__(self, kill_at: int = 0) -> None:
+        self.metrics: dict[tuple[str, int], float] = {}
+        self.notes: list[str] = []
+        self.kill_at = kill_at
+
+    def metric(self, name: str, value: float, step: int = 0) -> None:
+        self.metrics[name, step] = value
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def progress(self, done: int, total: int, unit: str = "") -> None:
+        if done == self.kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> SftInputs:
+    root = tmp_path_factory.mktemp("inputs")
+    return SftInputs(
+        write_policy(root / "policy"), make_corpus(root / "own"), make_corpus(root / "grounding", 0, 4, seed=1),
+        make_corpus(root / "gui", 6, 0, seed=2),
+    )  # fmt: skip
+
+
+def context(folder: Path, workers: int = 1, events: Events | None = None) -> StepContext:
+    return StepContext("gui-sft", 3, folder / "work", events or Events(), workers=workers)
+
+
+def killed(work: Callable[[], object]) -> None:
+    """Run `work` in a process of its own, which must end by SIGKILL."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_stage_killed_in_the_middle_ends_with_the_weights_of_an_undisturbed_one(
+    tmp_path: Path, inputs: SftInputs, workers: int
+) -> None:
+    """Killed between two checkpoints, then again while one is being written; curves and figures are the same too."""
+    plain = Events()
+    figures = train_sft(sft(), inputs, tmp_path / "plain" / "out", context(tmp_path / "plain", workers, plain))
+
+    broken = tmp_path / "broken"
+    killed(lambda: train_sft(sft(), inputs, broken / "out", context(broken, workers, Events(kill_at=3))))
+    newest, _ = checkpoint.latest(broken / "work")
+    assert newest is not None and newest.step == 2 and not (broken / "out").exists()
+
+    def die_while_saving() -> None:
+        def half(folder: Path, **_: object) -> None:
+            (folder / "model.safetensors").write_bytes(b"half")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        checkpoint.save_state = half  # only in the forked process
+        train_sft(sft(), inputs, broken / "out", context(broken, workers))
+
+    killed(die_while_saving)
+    newest, warnings = checkpoint.latest(broken / "work")
+    assert newest is not None and newest.step == 2 and any("half written" in w for w in warnings)
+
+    events = Events()
+    assert train_sft(sft(), inputs, broken / "out", context(broken, workers, events)) == figures
+    assert "resumed at step 2" in events.notes
+    assert digest_tree(broken / "out") == digest_tree(tmp_path / "plain" / "out")
+    assert all(plain.metrics[key] == value for key, value in events.metrics.items()) and events.metrics
+
+
+def test_training_changes_the_weights_and_lowers_the_loss(tmp_path: Path, inputs: SftInputs) -> None:
+    many = sft(steps=24, lr=1e-2, replay_base=0.0, replay_grounding=0.0, replay_gui=0.0)
+    train_sft(many, inputs, tmp_path / "out", context(tmp_path))
+    curve = [json.loads(line) for line in (tmp_path / "out" / "curves.jsonl").read_text().splitlines()]
+    assert [point["step"] for point in curve] == list(range(3, 25, 3))
+    assert curve[-1]["loss"] < 0.7 * curve[0]["loss"]
+    record = json.loads((tmp_path / "out" / "record.json").read_text())
+    assert record["stage"] == "gui-sft" and record["steps"] == 24 and record["seed"] == 3
+    assert digest_file(tmp_path / "out" / "model.safetensors") != digest_file(inputs.checkpoint / "model.safetensors")
+    assert Policy.load(tmp_path / "out").parameters() == record["parameters"] == small_policy().parameters()
+
+
+def test_another_seed_gives_another_model(tmp_path: Path, inputs: SftInputs) -> None:
+    weights = []
+    for seed in (1, 2):
+        folder = tmp_path / str(seed)
+        ctx = StepContext("gui-sft", seed, folder / "work", workers=1)
+        train_sft(sft(steps=2), inputs, folder / "out", ctx)
+        weights.append(digest_file(folder / "out" / "model.safetensors"))
+    assert weights[0] != weights[1]
+
+
+@pytest.mark.parametrize("changed", ["corpus", "params", "seed", "ranks"])
+def test_a_resume_under_other_conditions_is_refused_and_names_them(
+    tmp_path: Path, inputs: SftInputs, changed: str
+) -> None:
+    killed(lambda: train_sft(sft(), inputs, tmp_path / "out", context(tmp_path, events=Events(kill_at=3))))
+    own, ctx, sources = sft(), context(tmp_path), inputs
+    named = {"corpus": "data_digest", "params": "params_digest", "seed": "seed", "ranks": "ranks"}[changed]
+    if changed == "corpus":
+        sources = SftInputs(inputs.checkpoint, make_corpus(tmp_path / "other", seed=5), inputs.grounding, inputs.gui)
+    elif changed == "params":
+        own = sft(lr=2e-3)
+    elif changed == "seed":
+        ctx = StepContext("gui-sft", 4, ctx.work, workers=1)
+    else:
+        ctx = context(tmp_path, workers=2)
+    with pytest.raises(CheckpointError, match=f"cannot resume.*{named} was"):
+        train_sft(own, sources, tmp_path / "out", ctx)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_damaged_checkpoint_is_named_and_not_skipped(tmp_path: Path, inputs: SftInputs) -> None:
+    killed(lambda: train_sft(sft(), inputs, tmp_path / "out", context(tmp_path, events=Events(kill_at=3))))
+    weights = tmp_path / "work" / "step-00000002" / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(bytes(data))
+    with pytest.raises(CheckpointError, match="model.safetensors does not match"):
+        train_sft(sft(), inputs, tmp_path / "out", context(tmp_path))
+
+
+def test_a_replay_share_without_its_corpus_is_refused_before_training(tmp_path: Path, inputs: SftInputs) -> None:
+    with pytest.raises(ParamsError, match="replay_gui"):
+        train_sft(sft(), SftInputs(inputs.checkpoint, inputs.corpus, inputs.grounding), tmp_path, context(tmp_path))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 300), st.integers(1, 8), st.integers(1, 40), st.integers(0, 3),
+    st.tuples(*[st.sampled_from([0.0, 0.08, 0.15, 0.3, 1 / 3])] * 3),
+)  # fmt: skip
+def test_shares_of_a_plan_are_exact_and_the_corpus_is_walked_in_epochs(
+    steps: int, batch: int, size: int, seed: int, shares: tuple[float, float, float]
+) -> None:
+    own = sft(steps=steps, batch=batch, replay_base=shares[0], replay_grounding=shares[1], replay_gui=shares[2])
+    plan = plan_steps(own, seed, "gui-sft", size)
+    assert len(plan) == steps and all(len(step.items) == batch for step in plan)
+    for name, share in zip(("base", "grounding", "gui"), shares, strict=True):
+        found = [step for step in plan if step.source == name]
+        assert abs(len(found) - share * steps) <= 2, "at most what the other shares pushed back"
+        assert [i for step in found for i in step.items] == list(range(batch * len(found)))
+    walked = [i for step in plan if step.source == "corpus" for i in step.items]
+    for start in range(0, len(walked) - size + 1, size):
+        assert sorted(walked[start : start + size]) == list(range(size)), "every sample once an epoch"
+    assert plan == plan_steps(own, seed, "gui-sft", size)
+
+
+def test_shares_of_the_recipe_are_exact_to_the_batch() -> None:
+    for share, steps, wanted in ((0.3, 260, 78), (0.08, 600, 48), (0.15, 350, 52), (0.08, 700, 56)):
+        plan = plan_steps(sft(steps=steps, replay_base=share, replay_grounding=0.0, replay_gui=0.0), 0, "x", 50)
+        assert abs(sum(step.source == "base" for step in plan) - wanted) <= 1
+
+
+def test_pictures_of_a_corpus_stay_compressed_until_an_item_is_taken(inputs: SftInputs) -> None:
+    corpus = load_corpus(inputs.corpus, Encoder(small_policy()))
+    assert len(corpus) == 13 and all(isinstance(d, str) for item in corpus.items for d in item.screens)
+    for item, stored in zip((corpus[i] for i in range(len(corpus))), corpus.items, strict=True):
+        assert [s.shape for s in item.screens] == [(64, 96, 3)] * len(stored.screens)
+        assert item.ids is stored.ids and item.weights.sum() > 0
+
+
+def test_a_broken_sample_is_named(tmp_path: Path) -> None:
+    from components.rollout.tables import read_table, write_table
+
+    folder = make_corpus(tmp_path / "corpus")
+    path = folder / "samples.parquet"
+    names = ("sample_id", "kind", "skill", "trajectory_id", "step", "messages", "response", "mask_think", "weight")
+    columns = read_table(path, names)
+    columns["messages"][3] = '[{"role": "user"}]'
+    kinds = {"step": "int", "mask_think": "bool", "weight": "float"}
+    write_table(path, {name: (kinds.get(name, "text"), list(columns[name])) for name in names})  # type: ignore[misc]
+    with pytest.raises(DataError, match=str(columns["sample_id"][3])) as caught:
+        load_corpus(folder, Encoder(small_policy()))
+    assert str(folder) in str(caught.value)
