@@ -63,7 +63,7 @@ _ASKS: dict[Action, tuple[str, ...]] = {
     "right_click": ("right click the {}", "right click on the {}"),
     "middle_click": ("middle click the {}",),
     "mouse_move": ("move to the {}", "move the pointer to the {}"),
-    "scroll": ("scroll {way} over the {}",),
+    "scroll": ("scroll {way} on the {}",),
 }
 _LINES: dict[Action, str] = {
     "left_click": "click the {}", "double_click": "double click the {}", "right_click": "right click the {}",

@@ -76,12 +76,10 @@ class ScriptedWriter:
 
 
 def _fill(words: list[str], effect: str) -> str:
-    """Bring a sentence up to the length of its style: with the effect of the step, then with nothing in particular."""
+    """Add the effect of the step where there is room; then bring the sentence up to the length of its style."""
     for more in (effect, "then i look at the screen again", "because there is nothing more to do before it"):
-        if len(words) >= VERBOSE[0]:
-            break
         extra = more.split()
-        if extra and len(words) + len(extra) <= VERBOSE[1]:
+        if len(words) + len(extra) <= VERBOSE[1] and (more == effect or len(words) < VERBOSE[0]):
             words = words + extra
     return " ".join(words)
 

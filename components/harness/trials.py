@@ -159,7 +159,7 @@ def run_trial(
     policy: Policy = TARGETS[target] if "bash" in candidate.spec.tools else "gui"
     settings = Settings(
         stage=f"harness/{target}", seed=seed, policy=policy, harness=candidate.spec, collect=_CLEAN, context=context,
-        model=model,
+        model=model, pictures=False,
     )  # fmt: skip
     done = collect(tasks, settings, factory(candidate.spec), workers=workers).trajectories
     plans = {task.task_id: task.spec.get("plan", ()) for task in tasks}

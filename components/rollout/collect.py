@@ -50,6 +50,8 @@ class Settings:
     collect: Collect
     context: Context
     model: Model
+    pictures: bool = True
+    """Keep the screenshots. Without them steps name none: for trials that only count."""
     accessibility: float = 0.5
     """Chance that a click goes through the accessibility tree, where the harness offers it."""
 
@@ -117,13 +119,17 @@ class _Episode:
 class _Recorder:
     """Steps and screenshots of one episode. `sent`: digest -> element texts that this process has given already."""
 
-    def __init__(self, sent: dict[str, set[str]]) -> None:
+    def __init__(self, sent: dict[str, set[str]], pictures: bool) -> None:
+        self._pictures = pictures
         self.steps: list[Step] = []
         self.infos: list[dict[str, Any]] = []
         self.screens: dict[str, StoredScreen] = {}
         self._sent = sent
 
     def see(self, seen: Observation) -> str:
+        """The digest of what is seen, kept for the store; "" where no pictures are kept."""
+        if not self._pictures:
+            return ""
         digest = screen_digest(seen.screen)
         elements = pack_elements(seen.elements)
         given = self._sent.setdefault(digest, set())
@@ -176,7 +182,7 @@ def _target(seen: Observation, made: TeacherStep) -> dict[str, Any] | None:
 
 def _run_episode(task: Task, settings: Settings, factory: Factory, sent: dict[str, set[str]]) -> _Episode:
     begun = time.perf_counter()
-    recorder = _Recorder(sent)
+    recorder = _Recorder(sent, settings.pictures)
     verdict, ending, problem = Verdict(success=False), "infra_error", ""
     try:
         with factory() as desktop:

@@ -10,7 +10,8 @@ from components.contracts.digests import canonical_json
 from components.contracts.trajectory import Step, Trajectory
 
 REASONS = (
-    "infra_error", "verifier_error", "gave_up", "step_limit", "failed", "bad_call", "loop", "missed_target", "duplicate",
+    "infra_error", "verifier_error", "gave_up", "step_limit", "failed", "bad_call", "loop", "missed_target",
+    "duplicate",
 )  # fmt: skip
 """In the order they are looked for: the first that applies is the one recorded."""
 
