@@ -28,7 +28,7 @@ def play(desktop: Desktop, task: Task, route: tuple[Channel, ...]) -> None:
 
 
 def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: StepContext) -> dict[str, float]:
-    """`params.forge`: counts `train`, `dev`, `heldout`, `heldout_skills`, and `gate`, the share that gets the full gate.
+    """`params.forge`: counts by split, and `gate`, the share of tasks that gets the full gate.
 
     Writes `outputs["tasks"]` (see `store.py`). Returns counts by split and by reason of refusal.
     """

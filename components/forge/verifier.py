@@ -11,7 +11,7 @@ import json
 import os
 import stat
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,12 @@ _ENTRIES = 2000
 
 Finding = str
 """Why a check does not hold; "" when it holds."""
+
+
+@lru_cache(maxsize=64)
+def _workbook(data: bytes) -> Rows:
+    """Rows of a workbook; many episodes end with the same bytes, and reading them is slow. Not to be changed."""
+    return from_xlsx(data)
 
 
 class Scene:
@@ -84,7 +90,7 @@ class Scene:
         if data is None:
             return None
         try:
-            return from_xlsx(data) if path.endswith(".xlsx") else trim(from_csv(data))
+            return _workbook(data) if path.endswith(".xlsx") else trim(from_csv(data))
         except Refused:  # whatever an agent wrote under a sheet's name is just not a sheet
             return None
 

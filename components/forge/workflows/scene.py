@@ -54,8 +54,8 @@ def sheet(rng: Random, bank: Bank, rows: int = 3, columns: int = 3) -> list[list
 
 
 def sheet_name(rng: Random, bank: Bank) -> str:
-    """One sheet in eight is an .xlsx: a workbook costs a hundred times what a .csv costs to read."""
-    return bank.word() + (".xlsx" if rng.random() < 0.125 else ".csv")
+    """One sheet in sixteen is an .xlsx: a workbook costs a hundred times what a .csv costs to read."""
+    return bank.word() + (".xlsx" if rng.random() < 1 / 16 else ".csv")
 
 
 def prefs(rng: Random, bank: Bank, *needed: str, menu: str | None = None) -> Scene:
