@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,7 @@ TABLE = [["name", "price", "note"], ["pear", "3.50", 'a, "b"'], ["apple", "12", 
 def sheet(home: Path, *arguments: str, site: Path | None = host_site()) -> tuple[int, str, str]:  # noqa: B008
     done = subprocess.run(
         [str(GUEST_LIBRARY / "bin" / "sheet"), *arguments], cwd=home, capture_output=True, text=True, check=False,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(site or "")},
+        env={"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "PYTHONPATH": str(site or "")},
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
 
