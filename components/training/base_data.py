@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 from components.contracts.coords import point_in_box
 from components.contracts.desktop import Box, Element
-from components.sandbox.minidesk.draw import HEIGHT, WIDTH
+from components.sandbox.minidesk.draw import HEIGHT, PAD, WIDTH
+from components.sandbox.minidesk.font import CELL_W
 from components.sandbox.minidesk.synth import SynthScreen, SynthWords
 
 BASE_WORDS = tuple(
@@ -59,6 +60,24 @@ def name_of(element: Element) -> str:
 def anchor(element: Element) -> tuple[int, int]:
     """The pixel whose visual token stands for the element."""
     return element.center
+
+
+def label_anchors(element: Element, unit: int) -> list[tuple[int, int]]:
+    """Pixels in every visual token (of `unit` px) that the element's visible name runs through."""
+    x0, y0, x1, y1 = element.box
+    width = CELL_W * len(element.label)
+    y = y0 + 8
+    if element.kind == "field":
+        start = x0 + PAD - CELL_W - width
+    elif element.kind == "handle":
+        return []
+    elif element.kind == "icon":
+        start, y = x0 + 8, y0 + 24
+    else:
+        start = x0 + {"button": PAD, "menu": PAD, "row": 16, "checkbox": 24}.get(element.kind, 8)
+    end = min(start + width, x1) if element.kind not in ("field",) else start + width
+    first, last = max(0, start) // unit, max(0, end - 1) // unit
+    return [(column * unit, y) for column in range(first, last + 1)]
 
 
 def state_anchor(element: Element) -> tuple[int, int]:

@@ -37,7 +37,7 @@ from components.training.base_data import Question
 from components.training.model import Policy, init_tiny, tiny_config
 from components.training.parallel import Ranks, run_ranks, sum_gradients
 from components.training.schedule import cosine
-from components.training.sequences import Batch, Encoder, Packed, collate
+from components.training.sequences import Encoder, Packed, collate
 from components.training.tokenizer import IMAGE_PAD, VIDEO_PAD, VISION_END, VISION_START, build_tokenizer
 
 if TYPE_CHECKING:
@@ -244,8 +244,12 @@ def alignment_loss(policy: Policy, features: torch.Tensor, builder: Builder, ite
                 add(0, token, encode(element.label) if letter else encode(f"a{element.label}")[1:])
                 add(1 if letter else 2, token, encode(str(x if letter else y)))
                 continue
-            if element.kind != "cell":
+            if element.kind not in ("cell", "close"):
                 add(0, token, encode(element.label))
+                for point in base_data.label_anchors(element, builder.unit):
+                    place = index * per_image + builder.visual(0, point)
+                    if place != token:
+                        add(0, place, encode(element.label))
             add(1, token, encode(str(x)))
             add(2, token, encode(str(y)))
             shown = element.state if element.kind in ("checkbox", "field", "cell") and element.state else ""
@@ -253,15 +257,15 @@ def alignment_loss(policy: Policy, features: torch.Tensor, builder: Builder, ite
                 place = index * per_image + builder.visual(0, base_data.state_anchor(element))
                 add(0, place, encode(shown))
     total = features.new_zeros(())
-    for (a, b), (rows, columns, weights) in groups.items():
+    for importance, ((a, b), (rows, columns, weights)) in zip((2.0, 0.5, 0.5), groups.items(), strict=True):
         if not rows:
             continue
         visual = F.normalize(features[torch.tensor(rows)][:, a:b], dim=-1)
         words = F.normalize(embed[:, a:b], dim=-1)
         loss = F.cross_entropy(10.0 * visual @ words.T, torch.tensor(columns), reduction="none")
         w = torch.tensor(weights)
-        total = total + (loss * w).sum() / w.sum()
-    return total / len(groups)
+        total = total + importance * (loss * w).sum() / w.sum()
+    return total
 
 
 def losses(

@@ -75,7 +75,7 @@ def tiny_config(vocab_size: int, ids: dict[str, int]) -> Any:
             "tie_word_embeddings": True, "pad_token_id": ids["pad"], "eos_token_id": ids["eos"], "bos_token_id": None,
         },
         vision_config={
-            "depth": 2, "hidden_size": 64, "intermediate_size": 128, "num_heads": 2, "patch_size": 16,
+            "depth": 2, "hidden_size": 96, "intermediate_size": 192, "num_heads": 3, "patch_size": 16,
             "spatial_merge_size": 2, "temporal_patch_size": 1, "out_hidden_size": 128, "num_position_embeddings": 256,
             "deepstack_visual_indexes": [],
         },

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from components.contracts.desktop import Element
 from components.sandbox.minidesk.draw import HALF, Canvas, shade
-from components.sandbox.minidesk.font import Colour
+from components.sandbox.minidesk.font import CELL_W, Colour
 from components.sandbox.minidesk.pane import Pane, Spot
 from components.sandbox.minidesk.store import Home, Parts
 
@@ -78,7 +78,7 @@ class App(Pane):
         for label in labels:
             button = canvas.button(x, TOP, label)
             spots.append(Spot(button, "do", label))
-            x = button.box[2] + gap
+            x = snap(button.box[2] + gap)
         return spots
 
     def scroll_mark(self, canvas: Canvas, top: int, bottom: int, first: int, shown: int, total: int) -> None:
@@ -149,6 +149,11 @@ def _empty(canvas: Canvas, edge: Colour) -> None:
     """An empty window."""
     height, width = canvas.pixels.shape[:2]
     canvas.frame((0, 0, width, height), edge, canvas.theme.panel)
+
+
+def snap(x: int) -> int:
+    """The next place on the text grid."""
+    return -(-x // CELL_W) * CELL_W
 
 
 def lower(element: Element) -> Element:

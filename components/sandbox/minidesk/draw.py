@@ -23,6 +23,9 @@ HALF = 16
 BOX_H = 20
 """Height of a button, field or row; the rest of the row pitch is air."""
 
+PAD = 4
+"""Between a frame and its text."""
+
 APPS = ("files", "sheet", "notes", "prefs", "forms")
 
 
@@ -142,9 +145,10 @@ class Canvas:
     # -- widgets ------------------------------------------------------------------------------------------
 
     def button(self, x: int, y: int, label: str, *, kind: str = "button", hot: bool = False) -> Element:
-        width = CELL_W * (len(label) + 1)
-        self.stamp(x, y, width, BOX_H, _button, width, label, hot)
-        return Element(kind, label, (x, y, x + width, y + BOX_H))
+        """Its text begins at `x`, the frame half a letter before: text stays on the grid, where it can be read."""
+        width, left = CELL_W * (len(label) + 1), x - PAD
+        self.stamp(left, y, width, BOX_H, _button, width, label, hot)
+        return Element(kind, label, (max(0, left), y, left + width, y + BOX_H))
 
     def checkbox(self, x: int, y: int, label: str, on: bool) -> Element:
         """The whole tick area is a solid 16x16 square when on and an empty one when off: readable at one token."""
@@ -159,13 +163,14 @@ class Canvas:
     def field(
         self, x: int, y: int, label: str, value: str, width: int, focus: bool = False, bare: bool = False
     ) -> Element:
-        """A label and a text box behind it. The box is what is clicked. The end of a long value is shown."""
+        """A label and a text box behind it; the box is what is clicked. The value begins where the box would, on the
+        grid, and the frame half a letter before it. The end of a long value is shown."""
         if not bare:
             self.text(x, y + 2, label, self.theme.ink, self.theme.panel)
             x += CELL_W * (len(label) + 1)
-        room = (width - 8) // CELL_W
-        self.stamp(x, y, width, BOX_H, _field, width, value[-room:] if room > 0 else "", focus)
-        return Element("field", label, (x, y, x + width, y + BOX_H), value)
+        room, left = (width - 8) // CELL_W, x - PAD
+        self.stamp(left, y, width, BOX_H, _field, width, value[-room:] if room > 0 else "", focus)
+        return Element("field", label, (max(0, left), y, left + width, y + BOX_H), value)
 
     def row(self, x: int, y: int, label: str, width: int, *, selected: bool = False, folder: bool = False) -> Element:
         """A line of a list with a small pictogram: a yellow folder or a white sheet."""
@@ -179,7 +184,7 @@ class Canvas:
         return Element(kind, label, (x, y, x + width, y + BOX_H), "selected" if selected else "")
 
     def cell(self, x: int, y: int, name: str, value: str, width: int = 48, *, selected: bool = False) -> Element:
-        self.stamp(x, y, width, ROW, _cell, width, value[: max(0, (width - 4) // CELL_W)], selected)
+        self.stamp(x, y, width, ROW, _cell, width, value[: max(0, (width - CELL_W) // CELL_W)], selected)
         return Element("cell", name, (x, y, x + width, y + ROW), value)
 
     def head(self, x: int, y: int, text: str, width: int, height: int) -> Element:
@@ -193,8 +198,8 @@ class Canvas:
         back = t.accent if active else t.wall
         if active:
             self.rect((x, y, x + 48, y + ROW), back)
-        _PICTOGRAMS.get(label, _blank)(self, x + 16, y + 1)
-        self.text(x + 4, y + 16, label, _WHITE, back, 44)
+        _PICTOGRAMS.get(label, _blank)(self, x + 20, y + 1)
+        self.text(x + 8, y + 16, label, _WHITE, back, 40)
         return Element("icon", label, (x, y, x + 48, y + ROW), "active" if active else "")
 
     def page(
@@ -295,13 +300,13 @@ def _cell(c: Canvas, width: int, shown: str, selected: bool) -> None:
     if selected:
         c.frame((0, 0, width, ROW), c.theme.accent)
         c.rect((2, 2, width - 2, ROW - 2), _WHITE)
-    c.text(4, 3, shown, _TEXT, _WHITE)
+    c.text(8, 2, shown, _TEXT, _WHITE)
 
 
 def _head(c: Canvas, width: int, height: int, text: str) -> None:
     c.frame((0, 0, width, height), shade(c.theme.face, -40), c.theme.face)
-    dx = (width - CELL_W * len(text)) // 16 * 8 if width > HALF else 4
-    c.text(dx, 0 if height == HALF else 3, text, c.theme.ink, c.theme.face)
+    dx = (width - CELL_W * len(text)) // 16 * 8 if width > HALF else 8
+    c.text(dx, 0 if height == HALF else 2, text, c.theme.ink, c.theme.face)
 
 
 def _title(c: Canvas, width: int, label: str, active: bool) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from components.sandbox.minidesk.app import MARGIN, TOP, App, Desk, drop_down, lower
+from components.sandbox.minidesk.app import MARGIN, TOP, App, Desk, drop_down, lower, snap
 from components.sandbox.minidesk.draw import ROW, Canvas
 from components.sandbox.minidesk.font import CELL_W
 from components.sandbox.minidesk.overlays import Dialog, Menu
@@ -58,7 +58,7 @@ class Forms(App):
         for label in ("send", "reset"):
             button = canvas.button(x, _BUTTONS_Y, label)
             spots.append(Spot(button, "do", label))
-            x = button.box[2] + 16
+            x = snap(button.box[2] + 16)
         self.scroll_mark(canvas, TOP, _BUTTONS_Y, self._first, SHOWN, len(self.fields))
         return spots
 

@@ -87,7 +87,7 @@ class Sheet(App):
         if len(label) == 1:
             return canvas.head(0, y, label, _HEAD_W, ROW)
         head = canvas.head(0, y, "", _HEAD_W, ROW)
-        canvas.text(0, y + 3, label[-2:], canvas.theme.ink, canvas.theme.face)
+        canvas.text(0, y + 2, label[-2:], canvas.theme.ink, canvas.theme.face)
         return replace(head, label=label)
 
     def _cell(self, canvas: Canvas, place: Place, x: int, y: int) -> Spot:

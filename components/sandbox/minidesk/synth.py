@@ -7,7 +7,6 @@ Stage 1 and its bench use them with words of their own split.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from components.contracts.desktop import Element, Screen
@@ -163,6 +162,10 @@ def _sheet(c: Canvas, rng: random.Random, w: SynthWords, p: _Places) -> list[Ele
         y = y0 + 16 + ROW * j
         out.append(c.head(x0, y, str(first + j), 16, ROW))
         for i in range(columns):
-            value = "" if rng.random() < 0.3 else rng.choice((rng.choice(w.stems), str(rng.choice(w.numbers)), str(rng.choice(w.numbers))))
+            value = (
+                ""
+                if rng.random() < 0.3
+                else rng.choice((rng.choice(w.stems), str(rng.choice(w.numbers)), str(rng.choice(w.numbers))))
+            )
             out.append(c.cell(x0 + 16 + 48 * i, y, f"{'abcd'[i]}{first + j}", value, selected=(i, j) == chosen))
     return out
