@@ -72,7 +72,7 @@ def run_local(
     arguments = [str(os.getpid()), str(folder), profile, str(seed), told, str(int(caching))]
     with tempfile.TemporaryDirectory(prefix="cowork-") as temporary, log.open("wb") as output:
         env = stage_environment({**os.environ, "TMPDIR": temporary, "COWORK_RUN_DIR": str(folder / "run")})
-        with _server(Path(temporary), env, output.fileno()) if preload else _nothing():
+        with server(Path(temporary), env, output.fileno()) if preload else _nothing():
             child = subprocess.Popen(
                 [sys.executable, "-m", "pipelines.local_kfp", "--child", *arguments],
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=env, cwd=SOURCE,
@@ -97,12 +97,12 @@ def run_local(
 
 
 @contextmanager
-def _server(folder: Path, env: dict[str, str], log: int) -> Iterator[None]:
+def server(folder: Path, env: dict[str, str], log: int) -> Iterator[None]:
     """A fork server for the tasks (see `forkserver`); its socket goes into `env`."""
     path = folder / "fork.sock"
     listener = open_listener(path)
     with listener:
-        server = subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "pipelines.forkserver", str(listener.fileno()), str(os.getpid())],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[listener.fileno()], env=env, cwd=SOURCE,
             start_new_session=True,
@@ -111,8 +111,8 @@ def _server(folder: Path, env: dict[str, str], log: int) -> Iterator[None]:
     try:
         yield
     finally:
-        end_group(server.pid)
-        server.wait()
+        end_group(process.pid)
+        process.wait()
 
 
 @contextmanager

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from components.contracts.digests import digest_tree, digest_value
-from components.contracts.errors import CheckpointError, DataError, OrchestrationError, SandboxError, VerifierError
+from components.contracts.errors import (
+    CheckpointError,
+    ClusterError,
+    DataError,
+    OrchestrationError,
+    SandboxError,
+    VerifierError,
+)
 from components.contracts.load_params import load_params
 from components.contracts.params import Params
 from components.contracts.stage import StepContext
+from components.tracking.events import end_of, list_spools, read_events, start_of
 from pipelines.kfp_settings import StepSettings, base_settings, settings_by_stage
 from pipelines.kfp_store import entry_path, read_manifest
+from pipelines.local_kfp import server
 from pipelines.registry import BASE, STAGES
 from pipelines.stage_params import stage_params
+from pipelines.step import with_source
 from pipelines.workspace import SOURCE
 from tests.contract.kfp_graph import registry_name
 from tests.unit.kfp import toy_stage
@@ -175,9 +187,40 @@ def test_the_base_task_refuses_a_checkpoint_other_than_the_run_began_with(world:
         other.run("base")
 
 
-def test_events_of_a_step_are_kept_where_the_run_wants_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    from components.tracking.events import end_of, list_spools, read_events
+@pytest.fixture
+def fork_server(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("COWORK_PRELOAD", "json")
+    env = with_source(dict(os.environ))
+    with (tmp_path / "server.log").open("wb") as log, server(tmp_path, env, log.fileno()):
+        monkeypatch.setenv("COWORK_FORKSERVER", env["COWORK_FORKSERVER"])
+        yield
 
+
+def test_a_step_through_the_fork_server_gives_the_same_bytes_from_another_process(
+    world: World, fork_server: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COWORK_RUN_DIR", str(world.root / "run"))
+    forked = world.run("forge")["tasks"].metadata["digest"]
+    (spool,) = list_spools(world.root / "run")
+    assert start_of(read_events(spool.path).events)["pid"] != os.getpid()
+    monkeypatch.delenv("COWORK_FORKSERVER")
+    assert world.run("forge", attempt="-here")["tasks"].metadata["digest"] == forked
+
+
+@pytest.mark.parametrize(
+    ("seed", "error", "words"),
+    [(13, OrchestrationError, "VerifierError.*not change"), (14, SandboxError, "gone"), (15, ClusterError, "code 137")],
+)
+def test_failures_behind_the_fork_server_keep_their_kind_and_their_words(
+    world: World, base: Path, fork_server: None, seed: int, error: type[Exception], words: str
+) -> None:
+    failing = World(_settings(base, seed=seed), world.store, world.root)
+    with pytest.raises(error, match=words):
+        failing.run("forge")
+    assert (world.store / ".refused").exists() == (seed == 13)
+
+
+def test_events_of_a_step_are_kept_where_the_run_wants_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     run_dir = world.root / "run"
     monkeypatch.setenv("COWORK_RUN_DIR", str(run_dir))
     world.run("forge")

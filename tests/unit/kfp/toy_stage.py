@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,13 @@ from components.contracts.stage import StepContext
 
 
 def run(params: Any, inputs: dict[str, Path], outputs: dict[str, Path], ctx: StepContext) -> dict[str, float]:
-    """Write what came in. The seeds 13 and 14 stand for a failure that stays and one that passes."""
+    """Write what came in. Seed 13 is a failure that stays, 14 one that passes, 15 a process that is killed."""
     if ctx.seed == 13:
         raise VerifierError("this will not change", where=ctx.stage)
     if ctx.seed == 14:
         raise SandboxError("the sandbox is gone", where=ctx.stage)
+    if ctx.seed == 15:
+        os.kill(os.getpid(), signal.SIGKILL)
     given = {name: digest_tree(path) for name, path in sorted(inputs.items())}
     for name, path in outputs.items():
         path.mkdir(parents=True)
