@@ -111,7 +111,7 @@ def server(folder: Path, env: dict[str, str], log: int) -> Iterator[None]:
     try:
         yield
     finally:
-        end_group(process.pid)
+        end_group(process.pid, 0.0)  # it holds nothing; its stages are bound to its life
         process.wait()
 
 
