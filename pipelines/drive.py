@@ -12,7 +12,7 @@ from typing import Any
 from components.contracts.errors import CoworkError, OrchestrationError, ParamsError
 from components.contracts.load_params import edit_text, load_params, parse_set
 from components.contracts.params import Params
-from components.tracking.lineage import RunRecord
+from components.tracking.lineage import RunRecord, StageRecord
 from pipelines import doctor, records
 from pipelines.codekeys import code_keys, write_code_keys
 from pipelines.console import Picture, open_picture, seconds_text
@@ -185,6 +185,7 @@ class _Driver:
         say: Say,
     ) -> None:
         self.workspace, self.stages, self.plan, self.options, self.say = workspace, stages, plan, options, say
+        self.params = params
         self.run_dir, self.record, goes_on = records.open_record(workspace, params, stages)
         word = "goes on with" if goes_on else "run"
         runs, maybe = plan.count("run"), plan.count("maybe")
@@ -210,6 +211,7 @@ class _Driver:
                         break
                 status = "failed" if code else "finished"
                 self._settle(session, status)
+                self._write_page()
                 if self.options.ship and not session.finish_shipping(SHIP_SECONDS):
                     self.say(f"MLflow has not everything yet; the rest stays in {self._relative(self.run_dir)}")
         except KeyboardInterrupt:
@@ -218,7 +220,7 @@ class _Driver:
         finally:
             self.picture.close()
         outcome = Outcome(status, self.record.run_id, executed=self.executed)
-        outcome.reused = [entry.name for entry in self.record.stages if entry.status == "reused"]
+        outcome.reused = [entry.name for entry in self._reused()]
         if status == "failed":
             outcome.code = OrchestrationError.exit_code
             outcome.failed = self._tell_failure(session)
@@ -263,6 +265,29 @@ class _Driver:
         self.record.status = status  # type: ignore[assignment]
         self.record.finished = records.now_text()
         self.record.save(self.run_dir)
+
+    def _write_page(self) -> None:
+        """The run's own page: the report stage's with times, costs and lineage. A half-finished run gets one too."""
+        from components.tracking.step import write_run_report
+
+        stage = self.stages.get("report")
+        if stage is None:
+            return
+        inputs = {role: self.workspace.root / path for role, path in stage.inputs.items()}
+        made = [records.origin(self.workspace, e.name, {a.path: a.digest for a in e.outputs}) for e in self._reused()]
+        earlier = sorted({found[0] for found in made if found and found[0] != self.run_dir}, reverse=True)
+        try:
+            write_run_report(self.run_dir, inputs, self.record.params, self.params.report.episodes, earlier)
+        except (
+            CoworkError,
+            OSError,
+            ValueError,
+            KeyError,
+        ) as error:  # the page is for people; the run stands without it
+            self.say(f"the run's page could not be written: {error}")
+
+    def _reused(self) -> list[StageRecord]:
+        return [entry for entry in self.record.stages if entry.status == "reused"]
 
     def _relative(self, path: Path) -> str:
         return str(path.relative_to(self.workspace.root))

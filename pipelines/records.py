@@ -175,7 +175,10 @@ def load_summary(workspace: Workspace, stages: Mapping[str, StageDef]) -> dict[s
 
 
 def report_page(workspace: Workspace, stages: Mapping[str, StageDef]) -> Path | None:
-    """The report's HTML file, None before there is one."""
+    """The newest run's page, else the report stage's; None before there is one."""
+    pages = [folder / "report.html" for folder in reversed(run_directories(workspace))]
+    if found := next((page for page in pages if page.is_file()), None):
+        return found
     stage = stages.get("report")
     folder = workspace.root / (next(iter(stage.outputs.values())) if stage else "outputs/report")
     return next(iter(sorted(folder.glob("*.html"))), None)
