@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ from components.sandbox.minidesk.synth import SynthScreen, SynthWords, synth_scr
 from components.training import base_data
 from components.training.base_data import Question
 from components.training.model import Policy, init_tiny, tiny_config
+from components.training.optimizer import make_optimizer
 from components.training.parallel import Ranks, run_ranks, sum_gradients
 from components.training.schedule import cosine
 from components.training.sequences import Encoder, Packed, collate
@@ -47,8 +47,7 @@ ALIGN, SEARCH, COPY = 1.0, 0.5, 0.5
 """Weights of the auxiliary losses."""
 QUESTIONS = 8
 BATCH = 8
-PLAIN = 0.3
-"""Share of the training with plain answers only; varied phrasing then grows in over as many steps."""
+WEIGHT_DECAY, WARMUP = 0.05, 100
 TASK_FIRST = 0.2
 """Share of the later steps in which the question stands before the screenshot, as a task does in the agent's prompt."""
 
@@ -82,7 +81,7 @@ def fresh_policy(seed: int) -> Policy:
 
 @dataclass(frozen=True)
 class Answer:
-    """Where an answer stands, for scoring: its kind, first and last+1 column, and the box a located point belongs in."""
+    """Where an answer stands, for scoring: kind, first and last+1 column, and the box a located point belongs in."""
 
     kind: str
     start: int
@@ -168,16 +167,34 @@ class Builder:
         return Item(packed, search, copied, answers, screen)
 
 
-def step_items(builder: Builder, seed: int, step: int, steps: int, words: SynthWords) -> list[Item]:
-    """The batch of a step: a pure function of (seed, step)."""
-    rng = stream(seed, "base", step)
-    share = step / steps
-    variety = min(1.0, max(0.0, (share - PLAIN) / PLAIN))
-    task_first = share >= PLAIN and rng.random() < TASK_FIRST
+@dataclass(frozen=True)
+class Phase:
+    """One warm-up-and-cosine run. `mix`: shares of locate, read, state and copy. `plain`: the share of the phase with
+    plain answers only; varied phrasing then grows in over as many steps (0 = varied from the start)."""
+
+    steps: int
+    lr: float
+    plain: float
+    mix: tuple[float, float, float, float]
+
+
+PHASES = (
+    Phase(4500, 1.5e-3, 0.3, (0.40, 0.15, 0.15, 0.30)),
+    Phase(3000, 1.2e-3, 0.0, (0.28, 0.27, 0.15, 0.30)),
+)
+"""Search and copying first; then a second cosine in which reading, the last skill to appear, gets its share."""
+
+
+def step_items(builder: Builder, seed: int, number: int, step: int, phase: Phase, words: SynthWords) -> list[Item]:
+    """The batch of a step: a pure function of (seed, phase number, step)."""
+    rng = stream(seed, "base", f"{number}/{step}")
+    share = step / phase.steps
+    variety = min(1.0, max(0.0, (share - phase.plain) / phase.plain)) if phase.plain else 1.0
+    task_first = share >= phase.plain and rng.random() < TASK_FIRST
     out = []
     for _ in range(BATCH * 2 if task_first else BATCH):
         screen = synth_screen(rng, words)
-        asked = base_data.questions(rng, screen, words, GLUE, 1 if task_first else QUESTIONS, variety=variety)
+        asked = base_data.questions(rng, screen, words, GLUE, 1 if task_first else QUESTIONS, phase.mix, variety)
         out.append(builder.item(screen, asked, task_first))
     return out
 
@@ -326,78 +343,81 @@ def _is_right(policy: Policy, item: Item, answer: Answer, guess: dict[tuple[int,
         ids = item.packed.ids
         return all(guess[row, c] == ids[c] for c in range(answer.start, answer.end) if item.packed.weights[c] > 0)
     # The point's columns: x, the comma, y, the end.
-    x, y = (policy.tokenizer.decode([guess[row, c]]).strip() for c in (answer.end - 4, answer.end - 2))
+    x, y = (str(policy.tokenizer.decode([guess[row, c]])).strip() for c in (answer.end - 4, answer.end - 2))
     if not (x.isdigit() and y.isdigit()):
         return False
     px, py = (min(size - 1, int(int(v) * size / 1000 + 0.5)) for v, size in ((x, WIDTH), (y, HEIGHT)))
     return answer.box[0] <= px < answer.box[2] and answer.box[1] <= py < answer.box[3]
 
 
-def train(out: Path, seed: int, steps: int, peak: float, ranks_count: int, every: int) -> dict[str, float]:
-    """Train, score and save. The checkpoint is rewritten every `every` steps, so an early one can be looked at."""
+def train(out: Path, seed: int, first: int, ranks_count: int, every: int) -> dict[str, float]:
+    """Run the phases from number `first` on, score and save. A later phase starts from the checkpoint in `out`.
+
+    The checkpoint is rewritten every `every` steps, so an early one can be looked at.
+    """
 
     def work(ranks: Ranks) -> dict[str, float]:
-        import torch
-
-        policy = fresh_policy(seed)
-        builder, watch, words = Builder(policy), Watch(policy), base_words()
-        matrices = [p for p in policy.model.parameters() if p.dim() >= 2]
-        vectors = [p for p in policy.model.parameters() if p.dim() < 2]
-        optimizer = torch.optim.AdamW(
-            [{"params": matrices, "weight_decay": 0.05}, {"params": vectors, "weight_decay": 0.0}],
-            lr=peak,
-            betas=(0.9, 0.98),
-        )
-        started, scores = time.process_time(), {}
-        for step in range(steps):
-            for group in optimizer.param_groups:
-                group["lr"] = cosine(step, steps, peak, 100)
-            items = ranks.share(step_items(builder, seed, step, steps, words))
-            optimizer.zero_grad()
-            loss, figures = losses(policy, watch, builder, items)
-            loss.backward()
-            sum_gradients(ranks, policy.model.parameters(), 1.0)
-            torch.nn.utils.clip_grad_norm_(policy.model.parameters(), 1.0)
-            optimizer.step()
-            if ranks.rank == 0 and step % 50 == 0:
-                shown = " ".join(f"{k}={v:.3f}" for k, v in figures.items())
-                print(f"step {step}/{steps} {time.process_time() - started:.0f} cpu-s {shown}", flush=True)
-            if ranks.rank == 0 and ((step + 1) % every == 0 or step + 1 == steps):
-                scores = score(policy, builder, seed, 48 if step + 1 < steps else 256, words)
-                print(f"step {step + 1}: " + " ".join(f"{k}={v:.3f}" for k, v in scores.items()), flush=True)
-                policy.save(out)
-                (out / "base.json").write_text(
-                    json.dumps(
-                        {
-                            "seed": seed,
-                            "steps": step + 1,
-                            "planned": steps,
-                            "lr": peak,
-                            "scores": scores,
-                            "parameters": policy.parameters(),
-                        },
-                        indent=1,
-                        sort_keys=True,
-                    )
-                    + "\n"
-                )
+        policy = fresh_policy(seed) if first == 0 else Policy.load(out)
+        builder, watch = Builder(policy), Watch(policy)
+        scores: dict[str, float] = {}
+        for number in range(first, len(PHASES)):
+            scores = _run_phase(policy, builder, watch, ranks, seed, number, out, every)
         return scores
 
     result: dict[str, float] = run_ranks(work, ranks_count)
     return result
 
 
+def _run_phase(
+    policy: Policy, builder: Builder, watch: Watch, ranks: Ranks, seed: int, number: int, out: Path, every: int
+) -> dict[str, float]:
+    import torch
+
+    phase, words = PHASES[number], base_words()
+    optimizer = make_optimizer(policy, phase.lr, WEIGHT_DECAY)
+    started, scores = time.process_time(), {}
+    for step in range(phase.steps):
+        for group in optimizer.param_groups:
+            group["lr"] = cosine(step, phase.steps, phase.lr, WARMUP)
+        items = ranks.share(step_items(builder, seed, number, step, phase, words))
+        optimizer.zero_grad()
+        loss, figures = losses(policy, watch, builder, items)
+        loss.backward()
+        sum_gradients(ranks, policy.model.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(policy.model.parameters(), 1.0)
+        optimizer.step()
+        if ranks.rank != 0:
+            continue
+        last = step + 1 == phase.steps
+        if step % 50 == 0:
+            shown = " ".join(f"{k}={v:.3f}" for k, v in figures.items())
+            used = time.process_time() - started
+            print(f"phase {number} step {step}/{phase.steps} {used:.0f} cpu-s {shown}", flush=True)
+        if (step + 1) % every == 0 or last:
+            scores = score(policy, builder, seed, 256 if last else 48, words)
+            shown = " ".join(f"{k}={v:.3f}" for k, v in scores.items())
+            print(f"phase {number} step {step + 1}: {shown}", flush=True)
+            policy.save(out)
+            record = {
+                "phase": number,
+                "step": step + 1,
+                "scores": scores,
+                "parameters": policy.parameters(),
+                "seed": seed,
+            }
+            (out / "base.json").write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+    return scores
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=4500)
-    parser.add_argument("--lr", type=float, default=1.5e-3)
+    parser.add_argument("--first-phase", type=int, default=0, help="go on with this phase from the checkpoint in OUT")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--every", type=int, default=500)
     args = parser.parse_args()
-    random.seed(0)
-    print(train(args.out, args.seed, args.steps, args.lr, args.ranks, args.every))
+    print(train(args.out, args.seed, args.first_phase, args.ranks, args.every))
 
 
 if __name__ == "__main__":

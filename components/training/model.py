@@ -138,7 +138,8 @@ class Policy:
         import torch
 
         model = AutoModelForImageTextToText.from_pretrained(path, dtype=torch.float32, local_files_only=True)
-        return Policy(model, AutoTokenizer.from_pretrained(path, local_files_only=True))
+        tokenizer: Any = AutoTokenizer.from_pretrained(path, local_files_only=True)
+        return Policy(model, tokenizer)
 
     def save(self, path: Path) -> None:
         """Write weights (safetensors), configuration and tokenizer. Same weights give the same bytes."""

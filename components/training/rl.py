@@ -3,7 +3,7 @@
 An iteration rolls out `group` episodes on each of a few tasks with the current weights, turns verified rewards into
 group advantages, and makes a few clipped policy-gradient steps on the step samples. Every sample carries the version
 of the weights that wrote it; an optimiser step raises the trainer's version, and samples older than `max_lag` versions
-are dropped and counted. All mathematics is in `grpo`; this file is the loop.
+are dropped and counted. All mathematics is in `grpo`, samples are made in `rl_samples`; this file is the loop.
 
 Simplified against the recipe: rollouts and updates take turns in the same processes (the recipe overlaps them on
 separate hosts), so the lag comes from the minibatches of one iteration only.
@@ -12,176 +12,30 @@ separate hosts), so the lag comes from the minibatches of one iteration only.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from components.contracts.digests import digest_tree, digest_value
-from components.contracts.params import Params, Rl
-from components.contracts.rng import stream
+from components.contracts.params import Params
 from components.contracts.stage import StepContext
 from components.contracts.task import Task
 from components.harness.spec import HarnessSpec
-from components.rollout.episodes import DesktopFactory, Episode, EpisodeSettings, run_episodes
+from components.rollout.episodes import DesktopFactory, EpisodeSettings, run_episodes
 from components.training import checkpoint, grpo
-from components.training.corpus import step_sequence
 from components.training.engine import LocalClient, response_logprobs
 from components.training.model import Policy
+from components.training.optimizer import make_optimizer
 from components.training.parallel import Ranks, run_ranks, sum_gradients
 from components.training.policy_lag import admit
-from components.training.samples import StepSample, check_sample
-from components.training.sequences import Packed, collate
-from components.training.sft import make_optimizer, write_checkpoint
+from components.training.rl_samples import GroupFigures, Sample, choose_tasks, minibatches, samples_of
+from components.training.sequences import collate
+from components.training.sft import write_checkpoint
 
 if TYPE_CHECKING:
     import torch
 
 FORWARD_BATCH = 24
 """Step samples per forward pass; a bound on memory, no influence on the result of a step but rounding."""
-
-
-def reward_of(episode: Episode, settings: Rl) -> float | None:
-    """Verified reward: success less a small price a call and a token, less the costs of bad endings.
-
-    None for an infrastructure failure: it is masked, never a zero.
-    """
-    if episode.ending == "infra_error":
-        return None
-    value = 0.0
-    if episode.success:
-        value = 1.0 - settings.call_cost * episode.calls - settings.token_cost * episode.tokens
-    if episode.unparsable:
-        value -= settings.unparsable_cost
-    if episode.ending != "terminated":
-        value -= settings.timeout_cost
-    return value
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A step sample with its tensors' source and its trajectory's advantage."""
-
-    step: StepSample
-    packed: Packed
-    advantage: float
-    share: float
-    """1 / steps of its trajectory: a trajectory counts once."""
-
-
-def choose_tasks(tasks: Sequence[Task], settings: Rl, seed: int, iteration: int) -> list[Task]:
-    """Tasks of an iteration: skills in turn (every skill as often as any other), a seeded task within the skill."""
-    skills = sorted({task.skill for task in tasks})
-    order: list[str] = []
-    for block in range((iteration + 1) * settings.tasks_per_iteration // len(skills) + 2):
-        names = list(skills)
-        stream(seed, "rl", f"skills-{block}").shuffle(names)
-        order.extend(names)
-    start = iteration * settings.tasks_per_iteration
-    chosen = []
-    for place, skill in enumerate(order[start : start + settings.tasks_per_iteration]):
-        pool = [task for task in tasks if task.skill == skill]
-        chosen.append(stream(seed, "rl", f"task-{iteration}-{place}").choice(pool))
-    return chosen
-
-
-@dataclass
-class GroupFigures:
-    """Sums over an iteration's episodes and groups; additive over ranks."""
-
-    episodes: float = 0.0
-    success: float = 0.0
-    reward: float = 0.0
-    calls: float = 0.0
-    tokens: float = 0.0
-    terminal: float = 0.0
-    acting: float = 0.0
-    infra: float = 0.0
-    groups: float = 0.0
-    flat: float = 0.0
-    all_fail: float = 0.0
-    too_old: float = 0.0
-    samples: float = 0.0
-
-    def metrics(self) -> dict[str, float]:
-        n, groups = max(1.0, self.episodes), max(1.0, self.groups)
-        return {
-            "success": self.success / n, "reward": self.reward / n, "calls": self.calls / n, "tokens": self.tokens / n,
-            "gui_share": 1.0 - self.terminal / max(1.0, self.acting), "infra_errors": self.infra,
-            "groups_without_signal": self.flat / groups, "groups_all_failed": self.all_fail / groups,
-            "samples": self.samples, "samples_too_old": self.too_old,
-        }  # fmt: skip
-
-
-def samples_of(
-    groups: Sequence[Sequence[Episode]], settings: Rl, version: int, seed: int, iteration: int, cap: int
-) -> tuple[list[list[Sample]], GroupFigures]:
-    """Trajectories with a non-zero advantage as lists of samples, at most `cap` samples in all (whole trajectories)."""
-    figures = GroupFigures()
-    trajectories: list[list[Sample]] = []
-    for episodes in groups:
-        rewards = [reward_of(e, settings) for e in episodes]
-        scored = [e for e, r in zip(episodes, rewards, strict=True) if r is not None]
-        _count(figures, episodes, rewards)
-        if not any(e.success for e in scored) and settings.drop_all_fail:
-            figures.all_fail += 1
-            continue
-        if grpo.group_signal([rewards]).without_signal:
-            figures.flat += 1
-            continue
-        for episode, advantage in zip(episodes, grpo.advantages(rewards, settings.advantage), strict=True):
-            if advantage is None or abs(advantage) < 1e-9:
-                continue
-            trajectories.append(_trajectory(episode, advantage, version, iteration))
-    stream(seed, "rl", f"order-{iteration}").shuffle(trajectories)
-    kept, total = [], 0
-    for trajectory in trajectories:
-        if total + len(trajectory) <= cap:
-            kept.append(trajectory)
-            total += len(trajectory)
-    figures.samples = float(total)
-    return kept, figures
-
-
-def _count(figures: GroupFigures, episodes: Sequence[Episode], rewards: Sequence[float | None]) -> None:
-    figures.groups += 1
-    for episode, reward in zip(episodes, rewards, strict=True):
-        if reward is None:
-            figures.infra += 1
-            continue
-        figures.episodes += 1
-        figures.success += episode.success
-        figures.reward += reward
-        figures.calls += episode.calls
-        figures.tokens += episode.tokens
-        channels = [step.channel for step in episode.steps]
-        figures.terminal += channels.count("terminal")
-        figures.acting += channels.count("terminal") + channels.count("gui")
-
-
-def _trajectory(episode: Episode, advantage: float, version: int, iteration: int) -> list[Sample]:
-    out = []
-    for index, step in enumerate(episode.steps):
-        done = step.completion
-        sample = check_sample(
-            StepSample(
-                prompt_ids=done.prompt_ids, response_ids=done.response_ids, logprobs=done.logprobs,
-                mask=(1,) * len(done.response_ids), policy_version=version, trajectory_id=f"{iteration}/{episode.index}",
-                group_id=f"{episode.task.task_id}@{version}", step=index,
-            )
-        )  # fmt: skip
-        weights = [1.0 / len(done.response_ids)] * len(done.response_ids)
-        packed = step_sequence(list(done.prompt_ids), list(done.screens), list(done.response_ids), weights)
-        out.append(Sample(sample, packed, advantage, 1.0 / len(episode.steps)))
-    return out
-
-
-def minibatches(trajectories: Sequence[list[Sample]], size: int, count: int) -> list[list[Sample]]:
-    """`count` batches of whole trajectories with about `size` samples each; some may be empty."""
-    out: list[list[Sample]] = [[] for _ in range(count)]
-    for trajectory in trajectories:
-        smallest = min(range(count), key=lambda k: (len(out[k]) >= size, len(out[k]), k))
-        out[smallest].extend(trajectory)
-    return out
 
 
 class RlLoop:
@@ -272,9 +126,10 @@ class RlLoop:
         self.tokens_trained += tokens
         n = max(1.0, tokens)
         return {
-            "lr": lr, "updates": float(self.version - start_version), "lag": float(max(0, self.version - start_version - 1)),
-            "clip_share": clipped / n, "mean_ratio": ratio_sum / n if tokens else 1.0, "loss": loss / max(1, count),
-            "tis_capped": capped / n, "logprob_misfit": misfit / n,
+            "lr": lr, "updates": float(self.version - start_version),
+            "lag": float(max(0, self.version - start_version - 1)), "clip_share": clipped / n,
+            "mean_ratio": ratio_sum / n if tokens else 1.0, "loss": loss / max(1, count), "tis_capped": capped / n,
+            "logprob_misfit": misfit / n,
         }  # fmt: skip
 
     def _trainer_logprobs(self, samples: Sequence[Sample], iteration: int) -> dict[int, torch.Tensor]:
@@ -323,9 +178,10 @@ class RlLoop:
             importance = grpo.importance_weights(before.numpy(), sampler.numpy(), settings.tis_cap)
             share = torch.tensor([s.share for s in part])[rows] * token_weights
             # One row a token: advantages and weights are per token, the weights carry the step's normalisation.
+            advantage = torch.tensor([s.advantage for s in part])[rows]
             result = grpo.policy_loss(
-                new[:, None], before[:, None], torch.tensor([s.advantage for s in part])[rows], torch.ones_like(new)[:, None],
-                settings.clip_low, settings.clip_high, torch.from_numpy(importance.weights)[:, None], sample_weight=share,
+                new[:, None], before[:, None], advantage, torch.ones_like(new)[:, None], settings.clip_low,
+                settings.clip_high, torch.from_numpy(importance.weights)[:, None], sample_weight=share,
             )  # fmt: skip
             result.loss.backward()
             n = result.tokens
@@ -410,6 +266,7 @@ def train_rl(
         ),
         "data_digest": digest_value([digest_tree(start), sorted(t.task_id for t in tasks), harness.digest]),
         "seed": ctx.seed,
+        "ranks": ctx.workers,
     }
 
     def work(ranks: Ranks) -> dict[str, float]:

@@ -21,12 +21,13 @@ from components.contracts.stage import StepContext
 from components.training import checkpoint
 from components.training.corpus import Corpus, load_corpus
 from components.training.model import Policy
+from components.training.optimizer import make_optimizer
 from components.training.parallel import Ranks, run_ranks, sum_gradients
 from components.training.schedule import cosine
 from components.training.sequences import Encoder, Packed, collate, token_losses
 
 if TYPE_CHECKING:
-    import torch
+    pass
 
 ItemSource = Callable[[str, int], Packed]
 """(stream item name, index) -> one sequence."""
@@ -69,16 +70,6 @@ def plan_steps(settings: Sft, seed: int, stage: str, size: int) -> list[PlannedS
         plan.append(PlannedStep("corpus", tuple(order[: settings.batch])))
         del order[: settings.batch]
     return plan
-
-
-def make_optimizer(policy: Policy, lr: float, weight_decay: float) -> torch.optim.AdamW:
-    """AdamW (0.9, 0.98); weight decay on matrices only."""
-    import torch
-
-    matrices = [p for p in policy.model.parameters() if p.dim() >= 2]
-    vectors = [p for p in policy.model.parameters() if p.dim() < 2]
-    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.98))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,20 @@
+"""The one optimizer of every loop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from components.training.model import Policy
+
+if TYPE_CHECKING:
+    import torch
+
+
+def make_optimizer(policy: Policy, lr: float, weight_decay: float) -> torch.optim.AdamW:
+    """AdamW (0.9, 0.98); weight decay on matrices only."""
+    import torch
+
+    matrices = [p for p in policy.model.parameters() if p.dim() >= 2]
+    vectors = [p for p in policy.model.parameters() if p.dim() < 2]
+    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.98))
