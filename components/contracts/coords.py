@@ -156,8 +156,8 @@ def point_in_box(
 ) -> tuple[int, int]:
     """The point of the grid (multiples of `step` of `extent` on both axes) inside `box`, nearest to its centre.
 
-    `box` is x0, y0, x1, y1 in pixels of a screen of `size`, ends exclusive. A box so thin that no grid value falls inside
-    gets the nearest one. Teachers, grounding data and base data aim with this one rule.
+    `box` is x0, y0, x1, y1 in pixels of a screen of `size`, ends exclusive. A box so thin that no grid value falls
+    inside gets the nearest one. Grounding data and base data aim with this one rule.
     """
     return _grid_value(box[0], box[2], step, size[0], extent), _grid_value(box[1], box[3], step, size[1], extent)
 
