@@ -6,14 +6,14 @@ screenshot; no two with the same target point. A pack's `messages` column is the
     {"system": CLICK_PROMPT, "screen": digest, "items": [{"instruction": ..., "response": ...}, ...]}
 
 Screens are of two kinds: layout-free ones (`sandbox.minidesk.synth`), where nothing can be guessed from habit, and
-screens of collected trajectories. Most questions ask for a click; double and right clicks, moves, drags and scrolls
-are asked where the widget takes them, so that the other pointer actions are grounded too.
+screens of collected trajectories. Every question asks for one left click, as the prompt says; the other pointer actions
+come with the agent steps of the same corpus.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -29,47 +29,20 @@ from components.rollout.screens import encode_png, screen_digest
 from components.rollout.store import StoredScreen
 from components.sandbox.minidesk.synth import SynthWords, synth_screen
 
-Action = str
-
-_ACTIONS: dict[str, tuple[tuple[Action, float], ...]] = {
-    "icon": (("left_click", 0.6), ("double_click", 0.4)),
-    "row": (("left_click", 0.55), ("double_click", 0.2), ("right_click", 0.17), ("mouse_move", 0.05), ("scroll", 0.03)),
-    "cell": (("left_click", 0.92), ("scroll", 0.04), ("mouse_move", 0.04)),
-    "field": (("left_click", 0.9), ("middle_click", 0.1)),
-    "handle": (("left_click", 0.6), ("mouse_move", 0.4)),
-    "button": (("left_click", 0.97), ("mouse_move", 0.03)),
-    "checkbox": (("left_click", 1.0),),
-    "menu": (("left_click", 1.0),),
-    "item": (("left_click", 1.0),),
-    "title": (("left_click", 1.0),),
-}
-"""What a widget may be asked for, and how often. Clicks dominate: they are what the bench measures."""
+KINDS = ("icon", "row", "cell", "field", "handle", "button", "checkbox", "menu", "item", "title")
+"""Widgets that are asked for."""
 
 MOST_OF_A_KIND = 3
 """Questions about one kind of widget in a pack: a sheet has twenty cells and five icons are on every screen."""
-DRAG_SHARE = 0.15
-"""Share of packs that ask for one drag, where the screen has two rows."""
+BARE_SHARE = 0.5
+"""Share of questions answered without a rationale. Where the interior of `<think>` is masked nothing else would teach
+when to close it, and a policy that was never told would ramble."""
 
-_ASKS: dict[Action, tuple[str, ...]] = {
-    "left_click": (
-        "click the {}",
-        "click the {}",
-        "click the {}",
-        "click on the {}",
-        "please click the {}",
-        "click {}",
-    ),
-    "double_click": ("double click the {}", "double click on the {}"),
-    "right_click": ("right click the {}", "right click on the {}"),
-    "middle_click": ("middle click the {}",),
-    "mouse_move": ("move to the {}", "move the pointer to the {}"),
-    "scroll": ("scroll {way} on the {}",),
-}
-_LINES: dict[Action, str] = {
-    "left_click": "click the {}", "double_click": "double click the {}", "right_click": "right click the {}",
-    "middle_click": "middle click the {}", "mouse_move": "move to the {}", "scroll": "scroll {way}",
-}  # fmt: skip
-"""Action lines, in the teacher's words."""
+_ASKS = (
+    "click the {}", "click the {}", "click the {}", "click on the {}", "please click the {}", "click {}",
+)  # fmt: skip
+_LINE = "click the {}"
+"""The action line, in the teacher's words."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +69,7 @@ def targets(elements: Iterable[Element]) -> list[Element]:
     """Elements one can ask for: of a kind that takes pointer actions, named by known words, each name once."""
     named: dict[tuple[str, str], list[Element]] = {}
     for element in elements:
-        if element.kind in _ACTIONS and element.label and known_words(element.label):
+        if element.kind in KINDS and element.label and known_words(element.label):
             named.setdefault((element.kind, element.label), []).append(element)
     return [found[0] for found in named.values() if len(found) == 1]
 
@@ -115,8 +88,6 @@ def pack_items(
     used: set[tuple[int, int]] = set()
     kinds: dict[str, int] = {}
     items: list[dict[str, str]] = []
-    if rng.random() < DRAG_SHARE and (drag := _drag(rng, found, space, shot, writer)) is not None:
-        items.append(drag)
     for element in found:
         if len(items) >= count:
             break
@@ -135,46 +106,19 @@ def _point(element: Element, space: ScreenSpace) -> tuple[int, int]:
 
 
 def _item(rng: Random, element: Element, point: tuple[int, int], shot: Shot, writer: RationaleWriter) -> dict[str, str]:
-    actions, shares = zip(*_ACTIONS[element.kind], strict=True)
-    action: Action = rng.choices(actions, shares)[0]
-    way = rng.choice(("down", "up"))
-    name = name_of(element)
-    asked = rng.choice(_ASKS[action])
-    if element.kind == "cell" and asked == "click {}":
-        text = f"click cell {element.label}"
-    else:
-        text = asked.format(name, way=way)
-    arguments: dict[str, Any] = {"action": action}
-    if action == "scroll":
-        arguments["pixels"] = 100 if way == "up" else -100
-    arguments["coordinate"] = list(point)
-    return _answer(text, _LINES[action].format(name, way=way), arguments, element, shot, writer)
-
-
-def _drag(
-    rng: Random, found: Sequence[Element], space: ScreenSpace, shot: Shot, writer: RationaleWriter
-) -> dict[str, str] | None:
-    """A row onto another; None where the screen has no two."""
-    rows = [e for e in found if e.kind == "row"]
-    if len(rows) < 2:
-        return None
-    source, target = rng.sample(rows, 2)
-    start, end = _point(source, space), _point(target, space)
-    text = f"drag the {name_of(source)} to the {name_of(target)}"
-    arguments = {"action": "left_click_drag", "start_coordinate": list(start), "coordinate": list(end)}
-    return _answer(text, text, arguments, target, shot, writer) if start != end else None
-
-
-def _answer(
-    text: str, line: str, arguments: dict[str, Any], element: Element, shot: Shot, writer: RationaleWriter
-) -> dict[str, str]:
-    state = ScreenState(shot.digest, shot.elements)
-    think = writer.write(
-        RationaleRequest(
-            task=text, before=state, after=state, call={"tool": "computer_use", **arguments}, action_line=line,
-            intent={"target": [element.kind, element.label]},
-        )
-    )  # fmt: skip
+    name, line = name_of(element), _LINE.format(name_of(element))
+    asked = rng.choice(_ASKS)
+    text = f"click cell {element.label}" if element.kind == "cell" and asked == "click {}" else asked.format(name)
+    arguments: dict[str, Any] = {"action": "left_click", "coordinate": list(point)}
+    think = ""
+    if rng.random() >= BARE_SHARE:
+        state = ScreenState(shot.digest, shot.elements)
+        think = writer.write(
+            RationaleRequest(
+                task=text, before=state, after=state, call={"tool": "computer_use", **arguments}, action_line=line,
+                intent={"target": [element.kind, element.label]},
+            )
+        )  # fmt: skip
     return {"instruction": text, "response": render_response(think, line, "computer_use", arguments)}
 
 

@@ -26,6 +26,9 @@ from components.rollout.policy import Completion, PolicyClient, Request
 UNPARSABLE_LIMIT = 3
 """Unparsable responses in a row after which an episode ends: nothing new would come."""
 
+CUT = "\n...\n"
+"""Stands for the middle of a long terminal output."""
+
 DesktopFactory = Callable[[], AbstractContextManager[Desktop]]
 
 
@@ -196,10 +199,12 @@ def _advance(item: _Live, completion: Completion, settings: EpisodeSettings) -> 
 
 
 def bash_text(result: ActResult, limit: int) -> str:
-    """What the model reads after a terminal call: output cut to `limit` characters, and the exit code when not 0."""
+    """What the model reads after a terminal call: its output without the middle beyond `limit` characters, and the exit
+    code when it is not 0."""
     text = result.output.strip("\n")
     if len(text) > limit:
-        text = text[:limit]
+        half = (limit - len(CUT)) // 2
+        text = text[:half] + CUT + text[len(text) - half :]
     if result.timed_out:
         return f"{text}\ntimeout".strip("\n")
     if result.exit_code not in (0, None):

@@ -70,4 +70,4 @@ def _collect(pid: int, pipe: int) -> list[R] | None:
     with os.fdopen(pipe, "rb") as handle:
         data = handle.read()
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    return pickle.loads(data) if code == 0 else None
+    return pickle.loads(data) if code == 0 and data else None

@@ -12,6 +12,10 @@ from components.forge.workflows.base import Args, Bank, step
 Scene = dict[str, Any]
 
 
+LONG_SHARE, LONG_LIST = 0.15, (6, 8)
+"""Share of scenes with more files than a window shows, and how many: what they need may have to be scrolled to."""
+
+
 def text(rng: Random, bank: Bank, most: int = 3) -> str:
     """One line of 1 to `most` words."""
     return " ".join(bank.some(rng.randint(1, most)))
@@ -26,7 +30,8 @@ def noise(
     for the gate's wrong value, so a small bank gives fewer files.
     """
     made: list[list[str]] = []
-    for _ in range(min(rng.randint(least, most), bank.left - 1)):
+    count = rng.randint(*LONG_LIST) if rng.random() < LONG_SHARE else rng.randint(least, most)
+    for _ in range(min(count, bank.left - 1)):
         stem, extension = bank.word(), rng.choice((".txt", ".txt", ".md", ".log") if logs else (".txt", ".txt", ".md"))
         made.append([stem + extension, bank.filler() + "\n"])
     for _ in range(min(rng.randint(0, folders), bank.left - 1)):

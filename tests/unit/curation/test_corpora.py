@@ -85,7 +85,7 @@ def test_a_policy_that_repeats_the_responses_sees_exactly_the_prompts_of_the_cor
             ]
             assert told == flat(prompt)
             compared += 1
-    assert compared > 10
+    assert compared > 5
 
 
 def test_perturbed_steps_are_history_and_never_targets():
