@@ -244,12 +244,12 @@ def alignment_loss(policy: Policy, features: torch.Tensor, builder: Builder, ite
     }
     spans = list(groups)
 
-    def add(span: int, token: int, targets: Sequence[int]) -> None:
+    def add(span: int, token: int, targets: Sequence[int], weight: float = 1.0) -> None:
         rows, columns, weights = groups[spans[span]]
         for target in targets:
             rows.append(token)
             columns.append(target)
-            weights.append(1.0 / len(targets))
+            weights.append(weight / len(targets))
 
     encode = builder.encoder.text
     for index, item in enumerate(items):
@@ -263,6 +263,8 @@ def alignment_loss(policy: Policy, features: torch.Tensor, builder: Builder, ite
                 continue
             if element.kind not in ("cell", "close"):
                 add(0, token, encode(element.label))
+                # The same label may stand on a button and on a checkbox.
+                add(0, token, encode(element.kind), 0.5)
                 for point in base_data.label_anchors(element, builder.unit):
                     place = index * per_image + builder.visual(0, point)
                     if place != token:
