@@ -7,6 +7,10 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 unexport PYTHONDONTWRITEBYTECODE VIRTUAL_ENV
 export PYTHON TORCH_INDEX PIP_FIND_LINKS COWORK_ALLOW_CUDA_TORCH COWORK_NO_SYSTEM
+# One thread a process, two processes: measured faster here than OpenMP, and it keeps results the same.
+export OMP_NUM_THREADS := 1
+export OPENBLAS_NUM_THREADS := 1
+export MKL_NUM_THREADS := 1
 ARGS ?=
 
 .PHONY: recipe test bench clean env lock
@@ -16,7 +20,7 @@ recipe: env
 test: env
 	.venv/bin/ruff check .
 	.venv/bin/mypy
-	.venv/bin/python -m pytest $(ARGS)
+	.venv/bin/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 bench: env
 	.venv/bin/python -m pipelines.bench $(ARGS)

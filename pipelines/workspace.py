@@ -131,7 +131,7 @@ def side_workspace(main: Workspace, name: str, params_text: str) -> Workspace:
     _write_if_changed(
         config,
         "[core]\n    no_scm = true\n    analytics = false\n    check_update = false\n"
-        f"    site_cache_dir = ../.cowork/dvc-site\n[cache]\n    dir = {cache}\n",
+        f"    site_cache_dir = .cowork/dvc-site\n[cache]\n    dir = {cache}\n",
     )
     stages = registry().values()
     made = {path for stage in stages for path in stage.outputs.values()}
