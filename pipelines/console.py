@@ -12,6 +12,8 @@ from pipelines.follow import StageView
 
 PLAIN_SECONDS = 15.0
 """Between two progress lines of one stage where nobody watches a terminal."""
+LIVE_SECONDS = 1.0
+"""Between two drawings of the live table, unless a stage begins or ends: each costs milliseconds of the run's cores."""
 
 
 class Picture(Protocol):
@@ -112,14 +114,15 @@ class LivePicture:
         self.console.print(text, markup=False, highlight=False)
 
     def news(self, view: StageView, event: Event) -> None:
-        return None
+        if event["k"] in ("start", "end"):
+            self._drawn = 0.0
 
     def restored(self, view: StageView) -> None:
-        return None
+        self._drawn = 0.0
 
     def refresh(self) -> None:
         now = time.monotonic()
-        if now - self._drawn >= 0.25:
+        if now - self._drawn >= LIVE_SECONDS:
             self._drawn = now
             self.live.update(self._table(), refresh=True)
 

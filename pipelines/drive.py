@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,6 +54,8 @@ class Outcome:
     code: int = 0
     executed: list[str] = field(default_factory=list)
     reused: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    """Wall seconds of this call."""
 
 
 # What to run, and with which parameters.
@@ -185,7 +188,7 @@ class _Driver:
         say: Say,
     ) -> None:
         self.workspace, self.stages, self.plan, self.options, self.say = workspace, stages, plan, options, say
-        self.params = params
+        self.params, self.began = params, time.monotonic()
         self.run_dir, self.record, goes_on = records.open_record(workspace, params, stages)
         word = "goes on with" if goes_on else "run"
         runs, maybe = plan.count("run"), plan.count("maybe")
@@ -219,7 +222,7 @@ class _Driver:
             self._settle(session, "killed")
         finally:
             self.picture.close()
-        outcome = Outcome(status, self.record.run_id, executed=self.executed)
+        outcome = Outcome(status, self.record.run_id, executed=self.executed, seconds=time.monotonic() - self.began)
         outcome.reused = [entry.name for entry in self._reused()]
         if status == "failed":
             outcome.code = OrchestrationError.exit_code
@@ -332,13 +335,13 @@ def conclude(
         say(f"report: {_short(page)}")
     if outcome.status == "finished":
         record = RunRecord.load(workspace.runs / outcome.run_id)
-        took = sum(entry.seconds for entry in record.stages if entry.status == "finished")
-        counts = f"{len(outcome.executed)} stages run in {seconds_text(took)}, {len(outcome.reused)} reused"
-        say(f"run {outcome.run_id}: {counts}")
+        took = sum(record.stage(name).seconds for name in outcome.executed)
+        counts = f"{len(outcome.executed)} stages run, {len(outcome.reused)} reused"
+        say(f"run {outcome.run_id}: {counts}, {seconds_text(outcome.seconds)} (stages {seconds_text(took)})")
     if options.as_json:
         result = {
             "status": outcome.status, "run": outcome.run_id, "failed": outcome.failed,
-            "executed": outcome.executed, "reused": outcome.reused,
+            "executed": outcome.executed, "reused": outcome.reused, "seconds": round(outcome.seconds, 1),
             "report": str(page) if page else None, **summary,
         }  # fmt: skip
         print(json.dumps(result, indent=1, sort_keys=True, allow_nan=False))

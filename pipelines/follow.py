@@ -88,7 +88,10 @@ class Follower:
         for spool in list_spools(self.run_dir):
             if (view := self.views.get(spool.stage)) is None:
                 continue
-            tail = read_events(spool.path, self._offsets.get(spool.path, 0))
+            offset = self._offsets.get(spool.path, 0)
+            if spool.path.stat().st_size <= offset:
+                continue
+            tail = read_events(spool.path, offset)
             self._offsets[spool.path] = tail.offset
             for event in tail.events:
                 view.feed(event)
