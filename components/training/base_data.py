@@ -51,6 +51,9 @@ class Question:
     """Leading characters of the answer that nothing determines: never supervised, only there to be read over."""
     box: Box | None = None
     """Where a located point has to fall."""
+    judged: tuple[int, int] | None = None
+    """The characters of the answer that a test looks at; None = all of it. A menu's name and a button's look alike, so
+    reading is judged by the label."""
 
 
 def name_of(element: Element) -> str:
@@ -130,7 +133,9 @@ def read(rng: random.Random, element: Element) -> Question:
     x, y = grid_point(element.box)
     text = rng.choice(("what is at {}, {}", "read {}, {}", "which is at {}, {}")).format(x, y)
     answer = name_of(element)
-    return Question("read", text, answer, (Link(0, len(answer), anchor(element)),))
+    start = answer.index(element.label)
+    links = (Link(0, len(answer), anchor(element)),)
+    return Question("read", text, answer, links, judged=(start, start + len(element.label)))
 
 
 def state(rng: random.Random, element: Element) -> Question | None:
@@ -174,7 +179,8 @@ def _distinct(rng: random.Random, words: SynthWords, count: int) -> list[str]:
 
 
 def copy(rng: random.Random, words: SynthWords, glue: Sequence[str]) -> Question:
-    """Unseen combinations to copy: in order, by key, by slot, swapped, or inside other given words."""
+    """Unseen combinations to copy: in order, out of other words, inside other given words (kind `copy`), or by key and
+    by slot (kind `recall`)."""
     form = rng.randrange(6)
     if form == 0:
         return _copied("repeat ", _distinct(rng, words, rng.randint(1, 4)), None)
@@ -187,13 +193,14 @@ def copy(rng: random.Random, words: SynthWords, glue: Sequence[str]) -> Question
             [w for pair in zip(keys, items, strict=True) for w in pair],
             [2 * wanted + 1],
             tail=f" after {keys[wanted]}",
+            kind="recall",
         )
     if form == 2:
         items = _distinct(rng, words, 2)
         glues = rng.sample(glue, 3)
         order = rng.choice(([1, 3], [3, 1], [1], [3]))
         tail = {(1, 3): " both", (3, 1): " swap", (1,): " first", (3,): " last"}[tuple(order)]
-        return _copied("", [glues[0], items[0], glues[1], items[1]], order, tail=tail)
+        return _copied("", [glues[0], items[0], glues[1], items[1]], order, tail=tail, kind="recall")
     if form == 3:
         items = _distinct(rng, words, rng.randint(1, 3))
         parts: list[str] = [rng.choice(glue) for _ in range(rng.randint(0, 2))]
@@ -217,7 +224,9 @@ def copy(rng: random.Random, words: SynthWords, glue: Sequence[str]) -> Question
     return _copied("list ", parts, list(range(at, at + len(phrase))))
 
 
-def _copied(head: str, parts: Sequence[str], order: Sequence[int] | None, tail: str = "") -> Question:
+def _copied(
+    head: str, parts: Sequence[str], order: Sequence[int] | None, tail: str = "", kind: str = "copy"
+) -> Question:
     """Question = head + parts + tail; answer = the parts at `order`, each linked to its source."""
     starts, text = [], head
     for i, part in enumerate(parts):
@@ -233,7 +242,7 @@ def _copied(head: str, parts: Sequence[str], order: Sequence[int] | None, tail: 
             answer += " "
         links.append(Link(len(answer), len(answer) + len(parts[index]), source=starts[index]))
         answer += parts[index]
-    return Question("copy", text, answer, tuple(links))
+    return Question(kind, text, answer, tuple(links))
 
 
 def questions(

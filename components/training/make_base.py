@@ -81,11 +81,10 @@ def fresh_policy(seed: int) -> Policy:
 
 @dataclass(frozen=True)
 class Answer:
-    """Where an answer stands, for scoring: kind, first and last+1 column, and the box a located point belongs in."""
+    """What a test looks at: the columns that have to be right, or the box that a located point belongs in."""
 
     kind: str
-    start: int
-    end: int
+    columns: tuple[int, ...]
     box: Box | None
 
 
@@ -147,7 +146,11 @@ class Builder:
             learned = [float(b > question.free) for _, b in answer_spans]
             weights += [0.0] * (at - len(weights)) + learned + [1.0]
             segments += [0 if task_first else number] * (len(ids) - len(segments))
-            answers.append(Answer(question.kind, at, len(ids), question.box))
+            low, high = question.judged or (0, len(question.answer) + 1)
+            judged = [at + k for k, (a, b) in enumerate(answer_spans) if a < high and b > low and b > question.free]
+            if question.judged is None:
+                judged.append(len(ids) - 1)
+            answers.append(Answer(question.kind, tuple(judged), question.box))
             for link in question.links:
                 for k, (a, b) in enumerate(answer_spans):
                     if not (a < link.end and b > link.start):
@@ -313,12 +316,14 @@ def losses(
 
 
 def score(policy: Policy, builder: Builder, seed: int, screens: int, words: SynthWords) -> dict[str, float]:
-    """Right answers by kind of question on screens of their own stream.
+    """Right answers by kind of question on screens of their own stream, teacher forced.
 
-    Exact (every supervised token the most likely one), but for `locate`: its point has to fall on the widget.
+    Exact (every judged token the most likely one), but for `locate`: its point, the most likely coordinates, has to
+    fall on the widget.
     """
     import torch
 
+    coordinates = _coordinate_ids(policy)
     right: dict[str, list[float]] = {}
     with torch.no_grad():
         for k in range(screens // BATCH):
@@ -330,26 +335,30 @@ def score(policy: Policy, builder: Builder, seed: int, screens: int, words: Synt
             batch = collate(policy, [item.packed for item in items])
             assert batch.patches is not None
             features = policy.image_features(batch.patches, batch.sizes)
-            hidden = policy.hidden(batch.ids, batch.positions, batch.mask, features)
-            best = policy.logits(hidden[batch.rows, batch.columns]).argmax(-1).tolist()
-            columns = [int(c) for item in items for c in np.flatnonzero(item.packed.weights)]
-            guess = {(int(r), c): g for r, c, g in zip(batch.rows, columns, best, strict=True)}
-            for b, item in enumerate(items):
-                for answer in item.answers:
-                    right.setdefault(answer.kind, []).append(float(_is_right(policy, item, answer, guess, b)))
+            logits = policy.logits(policy.hidden(batch.ids, batch.positions, batch.mask, features))
+            for row, answer in ((row, answer) for row, item in enumerate(items) for answer in item.answers):
+                columns = [c - 1 for c in answer.columns]
+                if answer.box is None:
+                    best = logits[row, columns].argmax(-1)
+                    good = bool((best == batch.ids[row, list(answer.columns)]).all())
+                else:
+                    # The last judged columns are x, the comma, y and the end.
+                    picks = logits[row, [columns[-4], columns[-2]]][:, list(coordinates)].argmax(-1).tolist()
+                    good = _inside(answer.box, *(list(coordinates.values())[i] for i in picks))
+                right.setdefault(answer.kind, []).append(float(good))
     return {kind: sum(v) / len(v) for kind, v in sorted(right.items())}
 
 
-def _is_right(policy: Policy, item: Item, answer: Answer, guess: dict[tuple[int, int], int], row: int) -> bool:
-    if answer.box is None:
-        ids = item.packed.ids
-        return all(guess[row, c] == ids[c] for c in range(answer.start, answer.end) if item.packed.weights[c] > 0)
-    # The point's columns: x, the comma, y, the end.
-    x, y = (str(policy.tokenizer.decode([guess[row, c]])).strip() for c in (answer.end - 4, answer.end - 2))
-    if not (x.isdigit() and y.isdigit()):
-        return False
-    px, py = (min(size - 1, int(int(v) * size / 1000 + 0.5)) for v, size in ((x, WIDTH), (y, HEIGHT)))
-    return answer.box[0] <= px < answer.box[2] and answer.box[1] <= py < answer.box[3]
+def _coordinate_ids(policy: Policy) -> dict[int, int]:
+    """Token id -> value on the grid."""
+    values = range(0, 1001, base_data.COORD_STEP)
+    ids: list[int] = policy.tokenizer.convert_tokens_to_ids([str(value) for value in values])
+    return dict(zip(ids, values, strict=True))
+
+
+def _inside(box: Box, x: int, y: int) -> bool:
+    px, py = (min(size - 1, int(v * size / 1000 + 0.5)) for v, size in ((x, WIDTH), (y, HEIGHT)))
+    return box[0] <= px < box[2] and box[1] <= py < box[3]
 
 
 def train(out: Path, seed: int, first: int, ranks_count: int, every: int) -> dict[str, float]:
