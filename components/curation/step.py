@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,13 @@ from components.contracts.coords import ScreenSpace
 from components.contracts.errors import DataError, ParamsError
 from components.contracts.params import CurateMidtrain, CurateSft, Params
 from components.contracts.rng import stream
+from components.contracts.schemas import THINK_CLOSE, THINK_OPEN
 from components.contracts.stage import StepContext
 from components.contracts.trajectory import Trajectory
 from components.curation.corpora import Sample, balanced, count_samples, step_samples, weighted, write_corpus
 from components.curation.filters import learnable
 from components.curation.gate import check_corpus, train_wording
-from components.curation.grounding_packs import Shot, click_pack, count_questions, synth_shot, train_words
+from components.curation.grounding_packs import BARE_SHARE, Shot, click_pack, count_questions, synth_shot, train_words
 from components.curation.rationale import RationaleWriter, ScriptedWriter
 from components.harness.spec import HarnessSpec, load_spec
 from components.rollout.store import ScreenTable, StoredScreen, load_screens, read_trajectories
@@ -129,7 +131,15 @@ def _midtrain(source: _Source, section: CurateMidtrain, screens: dict[str, Store
     share = section.agent_share
     steps = round(len(packs) * share / (1 - share)) if share < 1 else len(packs)
     agent = source.samples(section.mask_think) if steps else []
-    return packs + (source.balance(agent, steps, evenly=True) if agent else [])
+    chosen = source.balance(agent, steps, evenly=True) if agent else []
+    return packs + [_sometimes_bare(sample, seed, stage) for sample in chosen]
+
+
+def _sometimes_bare(sample: Sample, seed: int, stage: str) -> Sample:
+    """An agent step without its rationale, for the same share and reason as in the packs (`BARE_SHARE`)."""
+    if stream(seed, f"{stage}/bare", sample.sample_id).random() >= BARE_SHARE:
+        return sample
+    return replace(sample, response=f"{THINK_OPEN}{sample.response[sample.response.index(THINK_CLOSE) :]}")
 
 
 def _collected(source: _Source, count: int) -> list[str]:
