@@ -8,32 +8,17 @@ from functools import lru_cache
 from typing import Any
 
 from components.contracts.calls import ComputerAction
-from components.contracts.coords import ScreenSpace
+from components.contracts.coords import ScreenSpace, point_in_box
 from components.contracts.desktop import Box, Element, Observation
 
 Point = tuple[int, int]
 
 
-@lru_cache(maxsize=64)
-def grid(size: Point, step: float) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The pixels that a coordinate written in multiples of `step` of 1000 can name, for each axis."""
-    space = ScreenSpace("normalized_1000", size, step=step)
-    values = [step * i for i in range(int(1000 // step) + 1)]
-    points = [space.to_screen([v, v]) for v in values]
-    return tuple(dict.fromkeys(p[0] for p in points)), tuple(dict.fromkeys(p[1] for p in points))
-
-
 @lru_cache(maxsize=4096)
 def quantised_point(box: Box, size: Point, step: float) -> Point | None:
-    """The nameable pixel inside `box` that is nearest to its centre, or None when the box is too thin to hold one."""
-    out = []
-    for low, high, stops in zip(box[:2], box[2:], grid(size, step), strict=True):
-        inside = [p for p in stops if low <= p < high]
-        if not inside:
-            return None
-        middle = (low + high - 1) / 2
-        out.append(min(inside, key=lambda p: (abs(p - middle), p)))
-    return out[0], out[1]
+    """The pixel that `point_in_box` names, or None when the box is too thin to hold a nameable one."""
+    x, y = ScreenSpace("normalized_1000", size, step=step).to_screen(point_in_box(box, int(step), size))
+    return (x, y) if box[0] <= x < box[2] and box[1] <= y < box[3] else None
 
 
 @dataclass(frozen=True)
