@@ -28,6 +28,11 @@ BENCH_SEED = 20261001
 """Seed of the fixed benches: the same items for every run, whatever the recipe's seed."""
 
 
+HARNESS_OF = {"base": "gui", "midtrain": "gui", "gui-sft": "gui", "terminal-sft": "terminal"}
+"""The harness a checkpoint was trained in, where it is not the hybrid one. Same harness in data and evaluation: a prompt
+never seen in training would be measured with it. The tasks are the same for all."""
+
+
 def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: StepContext) -> dict[str, float]:
     """Read `checkpoint`, `tasks`, `harness`; write `scores`: scores.json, episodes.jsonl, gallery.json, screens.parquet."""
     import torch
@@ -39,7 +44,8 @@ def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: 
 
     torch.set_num_threads(1)
     settings = params.evaluate
-    harness = load_spec(inputs["harness"] / "hybrid.json")
+    stage = ctx.stage.removeprefix("evaluate-")
+    harness = load_spec(inputs["harness"] / f"{HARNESS_OF.get(stage, 'hybrid')}.json")
     heldout = fixed_set(load_tasks(inputs["tasks"], "heldout"), settings.tasks, "heldout")
     apart = fixed_set(load_tasks(inputs["tasks"], "heldout_skills"), settings.heldout_skill_tasks, "heldout_skills")
     policy = Policy.load(inputs["checkpoint"])
@@ -62,7 +68,6 @@ def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: 
     )
     others, _ = run_tasks(apart, client, episodes, factory, workers=ctx.workers) if apart else ([], [])
 
-    stage = ctx.stage.removeprefix("evaluate-")
     scores = {
         "stage": stage,
         "checkpoint": digest_tree(inputs["checkpoint"]),

@@ -109,6 +109,7 @@ class Policy:
     """Model + tokenizer + vision grid. All tensors float32 on CPU in the tiny profile."""
 
     def __init__(self, model: Any, tokenizer: PreTrainedTokenizerFast) -> None:
+        linear_patches(model)
         self.model = model
         self.tokenizer = tokenizer
         config = model.config
@@ -186,6 +187,21 @@ class Policy:
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         return self.model.lm_head(hidden)
+
+
+def linear_patches(model: Any) -> None:
+    """Let the patch embedding multiply instead of convolve. Its input is already cut into patches, so a convolution whose
+    kernel is its stride is one matrix product; on a CPU the product is several times faster, backward above all."""
+    import torch.nn.functional as F
+
+    embed = model.model.visual.patch_embed
+    projection = embed.proj
+
+    def forward(patches: torch.Tensor) -> torch.Tensor:
+        weight = projection.weight.reshape(projection.weight.shape[0], -1)
+        return F.linear(patches.reshape(-1, weight.shape[1]).to(weight.dtype), weight, projection.bias)
+
+    embed.forward = forward
 
 
 def rope_positions(ids: NDArray[np.int64], image_id: int, sizes: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
