@@ -244,13 +244,17 @@ class _Driver:
         self.picture.refresh()
 
     def _reuse(self, name: str) -> None:
+        """Note a stage that is up to date: made by an earlier call of this run, or by another run."""
         locked = read_lock(self.workspace.lock_file).get(name)
-        if locked:
+        if locked is None:
+            return
+        entry = self.record.stage(name)
+        own = entry.status == "finished" and {a.digest for a in entry.outputs} == set(locked.outs.values())
+        if not own:
             made = records.origin(self.workspace, name, locked.outs)
             records.note_reused(self.record, self.stages[name], locked, made[1] if made else None)
-            view = self.follower.views.get(name)
-            if view:
-                view.state, view.seconds = "reused", self.record.stage(name).seconds
+        if view := self.follower.views.get(name):
+            view.state, view.seconds, view.metrics = entry.status, entry.seconds, dict(entry.metrics)  # type: ignore[assignment]
 
     def _settle(self, session: Session, status: str) -> None:
         """Bring the record to its end: what was restored or left alone, and what was cut off."""

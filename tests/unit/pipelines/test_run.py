@@ -247,6 +247,7 @@ def test_a_killed_stage_goes_on_where_it_was_and_ends_as_if_nothing_had_happened
     assert outcome["executed"] == ["midtrain", "evaluate-midtrain", "feedback"]
     record = RunRecord.load(root / ".cowork" / "runs" / outcome["run"])
     assert record.stage("midtrain").metrics["resumed_at"] == 5.0 and record.stage("midtrain").attempt == 2
+    assert record.stage("forge").status == "finished", "made by this run, before the kill"
     assert len(list((root / ".cowork" / "runs").glob("*/run.json"))) == 1, "the run goes on, it is not another one"
     assert model_text(root) == model_text(finished)
     assert read_lock(root / "dvc.lock") == read_lock(finished / "dvc.lock")
