@@ -20,7 +20,7 @@ from pathlib import Path
 
 from components.contracts.digests import canonical_json, digest_bytes, digest_value
 from components.contracts.errors import OrchestrationError
-from pipelines.registry import StageDef
+from pipelines.registry import BASE, StageDef
 
 PACKAGES = ("components", "pipelines")
 OBSERVERS = ("components.tracking",)
@@ -252,7 +252,7 @@ def code_keys(
     """Stage name -> code key. `cache_file` remembers parsed modules between calls."""
     cache = _read_cache(cache_file)
     made = {path for stage in stages.values() for path in stage.outputs.values()}
-    given = {path for stage in stages.values() for path in stage.inputs.values()} - made
+    given = {BASE, *(path for stage in stages.values() for path in stage.inputs.values())} - made
     own = {stage.function.split(".")[0] for stage in stages.values()}  # a test's toy stages live elsewhere
     code = CodeBase(root, tuple(sorted({*packages, *own})), tuple(root / path for path in given), dict(cache))
     keys: dict[str, str] = {}

@@ -84,6 +84,16 @@ def test_a_changed_docstring_of_the_stage_function_changes_nothing(root: Path) -
     assert not rewrite(root, "forge/step.py", text)
 
 
+def test_a_checkpoint_stored_beside_the_code_is_an_input_not_code(root: Path) -> None:
+    (root / "components/training").mkdir()
+    (root / "components/training/__init__.py").write_text("")
+    (root / "components/forge/late.py").write_text("import components.training\nx = 1\n")
+    before = key(root)
+    (root / "components/training/base").mkdir()
+    (root / "components/training/base/weights.bin").write_text("0")
+    assert key(root) == before
+
+
 def test_watching_a_stage_is_not_part_of_it(root: Path) -> None:
     (root / "components/forge/helper.py").write_text("import components.tracking.events\nVALUE = 1\n")
     assert not rewrite(root, "tracking/events.py", "z = 2\n")
@@ -128,7 +138,10 @@ def test_keys_are_written_once_and_read_back(tmp_path: Path) -> None:
     assert read_code_keys(path) == keys
 
 
-def test_every_stage_of_the_recipe_has_a_key_and_only_report_watches_itself() -> None:
-    keys = code_keys(STAGES, Path(__file__).resolve().parents[3])
+def test_every_stage_of_the_recipe_has_a_key_the_same_alone_and_among_all() -> None:
+    root = Path(__file__).resolve().parents[3]
+    keys = code_keys(STAGES, root)
+    for name in ("rl", "evaluate-base", "report"):
+        assert code_keys({name: STAGES[name]}, root)[name] == keys[name]
     assert set(keys) == set(STAGES)
     assert all(value.startswith("sha256:") and len(value) == 71 for value in keys.values())
