@@ -25,6 +25,8 @@ from pipelines.registry import BASE, StageDef
 PACKAGES = ("components", "pipelines")
 OBSERVERS = ("components.tracking",)
 """Left out unless the stage itself lives there: what watches a stage does not change its result."""
+NO_OBSERVERS = ("components.tracking.scores",)
+"""Modules there that do shape a result: the form of score files."""
 LIBRARIES = {
     "torch": "torch", "transformers": "transformers", "tokenizers": "tokenizers", "safetensors": "safetensors",
     "numpy": "numpy", "pyarrow": "pyarrow", "openpyxl": "openpyxl", "PIL": "pillow",
@@ -83,7 +85,8 @@ class CodeBase:
         waiting = [module]
         while waiting:
             name = waiting.pop()
-            if name in found or any(_inside(name, observer) for observer in hidden):
+            watches = name not in NO_OBSERVERS and any(_inside(name, observer) for observer in hidden)
+            if name in found or watches:
                 continue
             found.add(name)
             waiting += self._reached(name)
