@@ -76,7 +76,15 @@ def default_spec(name: HarnessName) -> HarnessSpec:
 def prompt_blocks(space: CoordSpace) -> list[str]:
     """The fixed texts of every default prompt, cut so that a tiny tokenizer can hold each as one token."""
     tools = render_tools(default_spec("overlapping").tools, space).split("\n")
-    return [CLICK_PROMPT, PREAMBLE + "\n", *(line + "\n" for line in _CHANNEL_LINES.values()), tools[0] + "\n", *(t + "\n" for t in tools[1:-1]), tools[-1], "Task: "]
+    return [
+        CLICK_PROMPT,
+        PREAMBLE + "\n",
+        *(line + "\n" for line in _CHANNEL_LINES.values()),
+        tools[0] + "\n",
+        *(t + "\n" for t in tools[1:-1]),
+        tools[-1],
+        "Task: ",
+    ]
 
 
 def load_spec(path: Path) -> HarnessSpec:

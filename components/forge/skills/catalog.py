@@ -26,12 +26,10 @@ class Skill:
 SKILLS: tuple[Skill, ...] = (
     # Only the screen can: state that is in no file of the home directory.
     Skill("toggle-pref", "gui", ("prefs",), "Bring one checkbox to a wanted state; sometimes it is already there."),
-    Skill("toggle-two", "gui", ("prefs",), "Bring two checkboxes to wanted states."),
     Skill("set-volume", "gui", ("prefs",), "Drag the volume slider to a number."),
     Skill("choose-option", "gui", ("prefs",), "Choose an option in a drop-down."),
     Skill("form-texts", "gui", ("forms",), "Fill two text fields and send."),
     Skill("form-choice", "gui", ("forms",), "Fill a field, choose an option, send."),
-    Skill("form-check", "gui", ("forms",), "Fill a field, tick a box, send."),
     Skill("paste-note", "gui", ("notes", "files"), "Paste the clipboard into a note and save it."),
     # Both ways work; the terminal is shorter.
     Skill("rename-file", "both", ("files",), "Rename a file."),
@@ -44,23 +42,25 @@ SKILLS: tuple[Skill, ...] = (
     Skill("replace-text", "both", ("notes", "files"), "Replace everything a note says."),
     Skill("set-cell", "both", ("sheet", "files"), "Set one cell of a sheet."),
     Skill("sort-sheet", "both", ("sheet", "files"), "Sort the rows of a sheet by a column."),
-    Skill("sum-column", "both", ("sheet", "files"), "Put the sum of a column below it."),
     # Tools of the terminal.
     Skill("count-words", "terminal", ("terminal",), "Store the number of words of a file in another."),
     Skill("sort-lines", "terminal", ("terminal",), "Store the sorted lines of a file in another."),
     Skill("join-files", "terminal", ("terminal",), "Join two files into a third."),
     Skill("count-matches", "terminal", ("terminal",), "Store how many lines hold a word."),
     Skill("copy-as", "terminal", ("terminal",), "Copy a file into a folder under a new name."),
-    Skill("first-line", "terminal", ("terminal",), "Store the first line of a file in another."),
     # Two applications.
     Skill("note-to-form", "cross", ("notes", "forms"), "Read a word in a note, put it in a form, send."),
-    Skill("cell-to-form", "cross", ("sheet", "forms"), "Read a cell of a sheet, put it in a form, send."),
-    Skill("note-to-cell", "cross", ("notes", "sheet"), "Read a word in a note, put it in a cell."),
-    Skill("cell-and-pref", "cross", ("sheet", "prefs"), "Set a cell, then bring a checkbox to a state."),
     Skill("delete-and-pref", "cross", ("files", "prefs"), "Delete a file, then bring a checkbox to a state."),
     Skill("rename-and-form", "cross", ("files", "forms"), "Rename a file, then send its new name in a form."),
     Skill("folder-and-option", "cross", ("files", "prefs"), "Make a folder, then choose an option."),
     # Never trained on.
+    Skill("first-line", "terminal", ("terminal",), "Store the first line of a file in another.", held_out=True),
+    Skill("sum-column", "both", ("sheet", "files"), "Put the sum of a column below it.", held_out=True),
+    Skill("cell-and-pref", "cross", ("sheet", "prefs"), "Set a cell, then bring a checkbox to a state.", held_out=True),
+    Skill("note-to-cell", "cross", ("notes", "sheet"), "Read a word in a note, put it in a cell.", held_out=True),
+    Skill("cell-to-form", "cross", ("sheet", "forms"), "Read a cell of a sheet, put it in a form, send.", held_out=True),
+    Skill("form-check", "gui", ("forms",), "Fill a field, tick a box, send.", held_out=True),
+    Skill("toggle-two", "gui", ("prefs",), "Bring two checkboxes to wanted states.", held_out=True),
     Skill("rename-folder", "both", ("files",), "Rename a folder.", held_out=True),
     Skill("clear-note", "both", ("notes", "files"), "Make a note empty.", held_out=True),
     Skill("two-folders", "both", ("files",), "Make two folders.", held_out=True),
