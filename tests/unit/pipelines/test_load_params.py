@@ -18,15 +18,22 @@ ROWS = [json.loads(line) for line in (Path(__file__).parent / "data" / "c47.json
 TYPES: dict[str, Any] = {"int": int, "float": float, "bool": bool, "str": str, "list": list, "dict": dict}
 
 
-def refused(old: str, new: str) -> str:
-    assert TEXT.count(old) >= 1
+def raw(key: str, text: str, name: str = "") -> str:
+    """The recipe with other text at a key, and the key itself renamed when `name` is given."""
+    marked = edit_text(TEXT, key, "@@@")
+    leaf = key.rpartition(".")[2]
+    return marked.replace(f'{leaf}: "@@@"', f"{name or leaf}: {text}")
+
+
+def refused(text: str) -> str:
     with pytest.raises(ParamsError) as caught:
-        load_text(TEXT.replace(old, new, 1), "params.yaml")
+        load_text(text, "params.yaml")
     return str(caught.value)
 
 
-def line_of(text: str) -> int:
-    return next(number for number, line in enumerate(TEXT.splitlines(), 1) if text in line)
+def line_of(key: str) -> int:
+    marked = edit_text(TEXT, key, "@@@")
+    return next(number for number, line in enumerate(marked.splitlines(), 1) if "@@@" in line)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row["row"] for row in ROWS])
@@ -55,59 +62,61 @@ def test_the_shipped_recipe_and_every_profile_load() -> None:
 
 
 def test_an_unknown_key_is_refused_with_line_path_and_the_nearest_key() -> None:
-    message = refused("  group: 8", "  gruop: 8")
-    assert f"params.yaml:{line_of('  group: 8')}: rl.gruop" in message
+    message = refused(raw("rl.group", "8", "gruop"))
+    assert f"params.yaml:{line_of('rl.group')}: rl.gruop" in message
     assert "did you mean 'rl.group'" in message
     assert "missing" not in message, "the mistyped key is one mistake, not two"
 
 
 def test_a_key_known_by_another_name_points_at_the_one_that_is_missing() -> None:
-    assert "did you mean 'rl.lr'" in refused("  lr: 1.5e-4", "  learning_rate: 1.5e-4")
+    assert "did you mean 'rl.lr'" in refused(raw("rl.lr", "1e-4", "learning_rate"))
 
 
 def test_a_mistyped_section_is_named() -> None:
-    assert "did you mean 'midtrain'" in refused("\nmidtrain:\n  steps: 260", "\nmidtrian:\n  steps: 260")
+    assert "did you mean 'midtrain'" in refused(TEXT.replace("\nmidtrain:\n", "\nmidtrian:\n"))
 
 
 def test_a_key_of_another_section_is_pointed_there() -> None:
-    assert "did you mean 'rl.temperature'" in refused("\nforge:\n", "\nforge:\n  temperature: 0.5\n")
+    assert "did you mean 'rl.temperature'" in refused(TEXT.replace("\nforge:\n", "\nforge:\n  temperature: 0.5\n"))
 
 
 def test_a_missing_key_is_named_with_its_kind() -> None:
-    message = refused("  group: 8  # samples", "  # samples")
-    assert "rl.group: missing; expected a whole number" in message
+    lines = TEXT.splitlines(keepends=True)
+    del lines[line_of("rl.group") - 1]
+    assert "rl.group: missing; expected a whole number" in refused("".join(lines))
 
 
 def test_all_mistakes_are_told_at_once() -> None:
-    text = TEXT.replace("  group: 8", "  group: many", 1).replace("  gate: 1.0", "  gate: maybe", 1)
-    with pytest.raises(ParamsError) as caught:
-        load_text(text, "params.yaml")
-    assert "rl.group" in str(caught.value) and "forge.gate" in str(caught.value)
+    message = refused(raw("rl.group", "many").replace("\nseed: ", "\nseed: x"))
+    assert "rl.group" in message and "seed" in message and "2 mistakes" in message
 
 
 @pytest.mark.parametrize(
-    "old, new, word",
+    "key, text, word",
     [
-        ("  lr: 1.5e-4", "  lr: .nan", "finite number"),
-        ("  lr: 1.5e-4", "  lr: inf", "finite number"),
-        ("  lr: 1.5e-4", '  lr: "1.5e-4"', "without quotes"),
-        ("  lr: 1.5e-4", "  lr: 7", "less than 1"),
-        ("  lr: 1.5e-4", "  lr:", "got nothing"),
-        ("  lr: 1.5e-4", "  lr: [1]", "got a list"),
-        ("  group: 8", "  group: 8.5", "whole number"),
-        ("  group: 8", "  group: 0x8", "whole number"),
-        ("  group: 8", "  group: 1_000", "whole number"),
-        ("  group: 8", "  group: 1", "greater than or equal to 2"),
-        ("  drop_all_fail: true", "  drop_all_fail: yes", "true or false"),
-        ("  drop_all_fail: true", "  drop_all_fail: 1", "true or false"),
-        ("  advantage: leave_one_out_mean_only", "  advantage: leave_one_out", "did you mean"),
-        ("  routes: [gui, terminal, accessibility]", "  routes: gui", "a list"),
-        ("seed: 0", "seed: 0\nseed: 1", "given twice"),
-        ("forge:\n  train: 1400", "forge: 3\nx:\n  train: 1400", "mapping"),
+        ("rl.lr", ".nan", "finite number"),
+        ("rl.lr", "inf", "finite number"),
+        ("rl.lr", '"1.5e-4"', "without quotes"),
+        ("rl.lr", "7", "less than 1"),
+        ("rl.lr", "", "got nothing"),
+        ("rl.lr", "[1]", "got a list"),
+        ("rl.group", "8.5", "whole number"),
+        ("rl.group", "0x8", "whole number"),
+        ("rl.group", "1_000", "whole number"),
+        ("rl.group", "1", "greater than or equal to 2"),
+        ("rl.drop_all_fail", "yes", "true or false"),
+        ("rl.drop_all_fail", "1", "true or false"),
+        ("rl.advantage", "leave_one_out", "did you mean"),
+        ("harness.routes", "gui", "a list"),
+        ("seed", "0\nseed: 1", "given twice"),
+        ("forge", "3", "mapping"),
     ],
 )
-def test_a_value_that_does_not_fit_is_refused_in_words(old: str, new: str, word: str) -> None:
-    assert word in refused(old, new)
+def test_a_value_that_does_not_fit_is_refused_in_words(key: str, text: str, word: str) -> None:
+    if key == "forge":
+        assert word in refused(TEXT.replace("\nforge:\n", "\nforge: 3\nother:\n"))
+    else:
+        assert word in refused(raw(key, text))
 
 
 @pytest.mark.parametrize("text", ["", "a: [", "- 1\n- 2\n", "just text"])
@@ -117,7 +126,7 @@ def test_a_file_that_is_no_recipe_is_refused(text: str) -> None:
 
 
 def test_a_number_written_without_a_point_is_a_number() -> None:
-    assert load_text(TEXT.replace("  lr: 1.5e-4", "  lr: 1e-4", 1), "params.yaml").rl.lr == 1e-4
+    assert load_text(raw("rl.lr", "1e-4"), "params.yaml").rl.lr == 1e-4
 
 
 def test_an_override_is_typed_by_the_schema() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from components.contracts.errors import DataError
+from components.contracts.load_params import edit_text
 from components.contracts.params import Params
 from components.contracts.stage import StepContext
 from pipelines.registry import StageDef
@@ -120,7 +121,9 @@ def write_recipe(root: Path, stages: dict[str, StageDef]) -> None:
         for name, stage in stages.items()
     }
     (root / "dvc.yaml").write_text(yaml.safe_dump({"stages": definition}, sort_keys=False))
-    text = (source / "params.yaml").read_text().replace("base: components/training/base", "base: given")
+    text = (source / "params.yaml").read_text()
+    for key, value in (("model.base", "given"), ("midtrain.steps", 260), ("midtrain.lr", 0.0015)):
+        text = edit_text(text, key, value)
     (root / "params.yaml").write_text(text)
     (root / "given").write_text("the base\n")
     (root / ".gitignore").write_text(".cowork/\n/outputs/\n/pipelines/\nknobs.json\nlingering.json\n")
