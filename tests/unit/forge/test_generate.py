@@ -14,7 +14,7 @@ from components.forge.generate import content_key, generate, guard_splits, make_
 from components.forge.workflows import WORKFLOWS
 from tests.unit.forge.test_words import known
 
-COUNTS = {"train": 96, "dev": 32, "heldout": 64, "heldout_skills": 9}
+COUNTS = {"train": 96, "dev": 32, "heldout": 64, "heldout_skills": 10}
 
 
 def keep_all(tasks):
