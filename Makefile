@@ -32,5 +32,5 @@ lock:
 	requirements/relock.sh
 
 clean:
-	rm -rf outputs .cowork dvc.lock .dvc/cache .dvc/tmp pipelines/codekeys.yaml
+	rm -rf outputs .cowork .dvc/cache .dvc/tmp pipelines/codekeys.yaml
 	rm -rf .pytest_cache .mypy_cache .ruff_cache build dist

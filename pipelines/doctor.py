@@ -51,6 +51,9 @@ def _git(workspace: Workspace) -> Check:
     if shutil.which("git") is None:
         return Check("git", "bad", "git is not installed", "install it (apt install git): run records name the commit")
     commit, _ = git_state(workspace.root)
+    if not commit and any((folder / ".git").exists() for folder in (workspace.root, *workspace.root.parents)):
+        remedy = "make a first commit; or, if git calls the owner dubious: git config --global --add safe.directory '*'"
+        return Check("git", "bad", "git does not name a commit here", remedy)
     if not commit:
         remedy = "work in a clone of the repository, or run: git init && git add . && git commit -m start"
         return Check("git", "bad", "this folder is in no git repository with a commit", remedy)
