@@ -36,7 +36,7 @@ def sft(**changes: object) -> Sft:
 class Events(NullSink):
     """Remembers metrics and notes; kills its process when a step is reported, if asked to."""
 
-    def __init__(self, kill_at: int = 0) -> None:
+    def __init__(self, kill_at: int = -1) -> None:
         self.metrics: dict[tuple[str, int], float] = {}
         self.notes: list[str] = []
         self.kill_at = kill_at
