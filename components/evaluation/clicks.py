@@ -55,10 +55,10 @@ def click_items(seed: int, screens: int) -> list[ClickItem]:
 
 def run_clicks(client: PolicyClient, items: Sequence[ClickItem], model: Model) -> list[tuple[float, float] | None]:
     """The clicked pixel of each item, or None where the answer could not be read."""
+    system = Message("system", (TextPart(CLICK_PROMPT),))
     requests = [
-        Request([Message("system", (TextPart(CLICK_PROMPT),)), Message("user", (ImagePart(i.screen), TextPart(i.instruction)))])
-        for i in items
-    ]  # fmt: skip
+        Request([system, Message("user", (ImagePart(item.screen), TextPart(item.instruction)))]) for item in items
+    ]
     points: list[tuple[float, float] | None] = []
     for item, done in zip(items, client.complete(requests, 0.0), strict=True):
         height, width = item.screen.shape[:2]

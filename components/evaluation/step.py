@@ -29,12 +29,12 @@ BENCH_SEED = 20261001
 
 
 HARNESS_OF = {"base": "gui", "midtrain": "gui", "gui-sft": "gui", "terminal-sft": "terminal"}
-"""The harness a checkpoint was trained in, where it is not the hybrid one. Same harness in data and evaluation: a prompt
-never seen in training would be measured with it. The tasks are the same for all."""
+"""The harness a checkpoint was trained in, where it is not the hybrid one. Same harness in data and evaluation: a
+prompt never seen in training would be measured with it. The tasks are the same for all."""
 
 
 def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: StepContext) -> dict[str, float]:
-    """Read `checkpoint`, `tasks`, `harness`; write `scores`: scores.json, episodes.jsonl, gallery.json, screens.parquet."""
+    """Read `checkpoint`, `tasks`, `harness`; write `scores`: scores.json, episodes.jsonl, gallery.json, screens."""
     import torch
 
     from components.forge.store import load_tasks
@@ -89,7 +89,8 @@ def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: 
         _write(folder, scores, [*outcomes, *others], views, stage)
     return {
         "success": scores["success"] or 0.0, "calls": scores["calls"] or 0.0, "tokens": scores["tokens"] or 0.0,
-        "grounding": clicks["micro"], "single_step": scores["single_step"]["joint"], "gui_share": scores["gui_share"] or 0.0,
+        "grounding": clicks["micro"], "single_step": scores["single_step"]["joint"],
+        "gui_share": scores["gui_share"] or 0.0,
     }  # fmt: skip
 
 
