@@ -18,6 +18,7 @@ from components.curation.filters import learnable
 from components.curation.gate import check_corpus, train_wording
 from components.curation.grounding_packs import BARE_SHARE, Shot, click_pack, count_questions, synth_shot, train_words
 from components.curation.rationale import RationaleWriter, ScriptedWriter
+from components.curation.substitution import substituted
 from components.harness.spec import HarnessSpec, load_spec
 from components.rollout.store import ScreenTable, StoredScreen, load_screens, read_trajectories
 
@@ -67,7 +68,11 @@ class _Source:
             order = sorted(samples, key=lambda s: s.sample_id)
             stream(self.ctx.seed, self.ctx.stage, "sample").shuffle(order)
             chosen = order[:steps]
-        return weighted(chosen, by_skill=evenly)
+        names = f"{self.ctx.stage}/substitution"
+        return [
+            substituted(sample, stream(self.ctx.seed, names, f"{number}/{sample.sample_id}"))
+            for number, sample in enumerate(weighted(chosen, by_skill=evenly))
+        ]
 
 
 def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: StepContext) -> dict[str, float]:

@@ -154,7 +154,8 @@ def test_midtrain_has_packs_of_both_kinds_and_masked_agent_steps_beside_them(tmp
     packs = [r for r in rows if r["kind"] == "click_pack"]
     agent = [r for r in rows if r["kind"] == "agent"]
     assert Counter(r["skill"] for r in packs) == {"grounding-synth": 12, "grounding-app": 12}
-    assert len(agent) == round(24 * 0.3 / 0.7) and metrics["questions"] > 70
+    share = collected("gui")[1].curate.midtrain.agent_share
+    assert len(agent) == round(24 * share / (1 - share)) and metrics["questions"] > 70
     assert all(r["mask_think"] for r in rows)
     assert all("You point at things" not in r["messages"] for r in agent)
     assert all("Call terminate" not in r["messages"] for r in packs)
