@@ -8,39 +8,33 @@ recipe's own functions; only the harness folder differs. Run a recipe first: the
 
 from __future__ import annotations
 
-import json
+import argparse
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
+from components.contracts.digests import digest_tree, digest_value
 from components.contracts.errors import DataError
 from components.contracts.load_params import load_params
+from components.contracts.params import Params
 from components.contracts.stage import StepContext
+from components.evaluation.duel import ARMS, OVERLAPPING
 from components.tracking.events import SpoolSink, next_attempt, spool_path
-from components.tracking.scores import Scores
+from pipelines.codekeys import code_keys
 from pipelines.registry import STAGES, StageDef
 from pipelines.stage_params import stage_params
 from pipelines.step import WORKERS, load_function
-from pipelines.workspace import Workspace
+from pipelines.workspace import SOURCE, Workspace, find_workspace
 
-ARMS = ("pruned", "overlapping")
 CHAIN = ("collect-hybrid", "curate-hybrid-sft", "hybrid-sft", "evaluate-hybrid-sft")
 
 
-@dataclass(frozen=True)
-class Arm:
-    """One student's result: held-out success (0..1), mean calls, mean output tokens."""
+def fight(workspace: Workspace, arm: str, seed: int, folder: Path, unconfined: bool = False) -> Path:
+    """Run one arm in `folder`; its score folder. Raises DataError before a recipe ran.
 
-    arm: str
-    seed: int
-    success: float | None
-    calls: float | None
-    tokens: float | None
-
-
-def fight(workspace: Workspace, arm: str, seed: int, folder: Path, unconfined: bool = False) -> Arm:
-    """Run one arm in `folder` (finished stages are not repeated). Raises DataError when the recipe has not run."""
+    What an earlier call finished is kept when parameters, code, tasks, harness and checkpoint are the same.
+    """
     params = load_params(workspace.params_file).model_copy(update={"seed": seed})
+    _clear_if_other(folder, _identity(workspace, params))
     places = _places(workspace, arm, folder)
     for name in CHAIN:
         stage = STAGES[name]
@@ -59,9 +53,31 @@ def fight(workspace: Workspace, arm: str, seed: int, folder: Path, unconfined: b
             metrics = load_function(stage)(stage_params(params, stage), inputs, outputs, context)
             sink.end("finished", metrics=metrics)
         shutil.rmtree(work)
-    path = folder / STAGES[CHAIN[-1]].outputs["scores"] / "scores.json"
-    scores = Scores.model_validate_json(path.read_text(encoding="utf-8"))
-    return Arm(arm, seed, scores.success, scores.calls, scores.tokens)
+    return scores_of(folder)
+
+
+def _identity(workspace: Workspace, params: Params) -> str:
+    keys = code_keys(STAGES, SOURCE, cache_file=workspace.state / "codekeys.json")
+    given = [workspace.root / _output(STAGES[name]) for name in ("forge", "harness", "midtrain")]
+    for path in given:
+        if not path.is_dir():
+            raise DataError("not made yet", where=str(path), remedy="cowork run, then the duel")
+    return digest_value(
+        [params.model_dump(mode="json"), [keys[name] for name in CHAIN], [digest_tree(path) for path in given]]
+    )
+
+
+def _clear_if_other(folder: Path, identity: str) -> None:
+    mark = folder / "identity"
+    if not mark.is_file() or mark.read_text(encoding="utf-8") != identity:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        mark.write_text(identity, encoding="utf-8")
+
+
+def scores_of(folder: Path) -> Path:
+    """Where an arm's scores lie."""
+    return folder / STAGES[CHAIN[-1]].outputs["scores"]
 
 
 def _places(workspace: Workspace, arm: str, folder: Path) -> dict[str, Path]:
@@ -69,10 +85,8 @@ def _places(workspace: Workspace, arm: str, folder: Path) -> dict[str, Path]:
     source = workspace.root / _output(STAGES["harness"])
     target = folder / "harness"
     shutil.rmtree(target, ignore_errors=True)
-    if not source.is_dir():
-        raise DataError("no harness yet", where=str(source), remedy="cowork run, then the duel")
     shutil.copytree(source, target)
-    if arm == "overlapping":
+    if arm == OVERLAPPING:
         shutil.copyfile(source / "overlapping.json", target / "hybrid.json")
     return {"harness": target, "checkpoint": workspace.root / _output(STAGES["midtrain"])}
 
@@ -88,16 +102,15 @@ def _output(stage: StageDef) -> str:
     return next(iter(stage.outputs.values()))
 
 
-def main(workspace: Workspace, arm: str, seed: int, folder: Path) -> int:
-    """One arm in a process of its own; the result as JSON in `folder/arm.json`."""
-    result = fight(workspace, arm, seed, folder)
-    (folder / "arm.json").write_text(json.dumps(result.__dict__), encoding="utf-8")
-    return 0
+def main() -> None:
+    parser = argparse.ArgumentParser(description="One arm of the duel, in a process of its own.")
+    parser.add_argument("arm", choices=ARMS)
+    parser.add_argument("seed", type=int)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--unconfined", action="store_true")
+    args = parser.parse_args()
+    fight(find_workspace(), args.arm, args.seed, args.folder, args.unconfined)
 
 
 if __name__ == "__main__":
-    import sys
-
-    from pipelines.workspace import find_workspace
-
-    raise SystemExit(main(find_workspace(), sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])))
+    main()

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from components.contracts.errors import DataError
 from components.contracts.load_params import load_params
-from pipelines.bench import duel_table, recipe_table, seed_workspace
-from pipelines.duel import Arm, fight
+from components.evaluation.duel import Arm, DuelRow
+from components.evaluation.statistics import Difference, Interval
+from pipelines.bench import duel_table, recipe_table, seed_workspace, speed_table, stage_table
+from pipelines.duel import fight
 from pipelines.workspace import Workspace
 from tests.unit.pipelines import toy
 
@@ -32,11 +33,31 @@ def test_a_figure_that_was_not_measured_is_a_dash_not_a_zero() -> None:
     )
 
 
-def test_the_duel_names_arm_seed_and_student() -> None:
-    text = duel_table([Arm("pruned", 0, 0.57, 2.92, 74.4), Arm("overlapping", 0, 0.22, 3.98, 93.0)])
-    assert [line.split() for line in text.splitlines()[2:]] == [
-        ["pruned", "0", "57.0", "2.92", "74.4"], ["overlapping", "0", "22.0", "3.98", "93.0"],
-    ]  # fmt: skip
+def test_the_duel_names_both_students_and_what_separates_them() -> None:
+    gain = Difference(0.35, Interval(0.2, 0.5), 200, 10, 80)
+    rows = [
+        DuelRow(Arm("pruned", seed, 0.57, 2.92, 74.4), Arm("overlapping", seed, 0.22, 3.98, 93.0), gain, None)
+        for seed in (0, 1)
+    ]
+    lines = duel_table(rows).splitlines()
+    assert lines[2].split() == ["0", "57.0", "22.0", "35.0", "(20.0", "to", "50.0)", "2.92", "3.98"]
+    assert lines[-1] == "pruned less overlapping: 35.0 in the mean, better in 2 of 2"
+
+
+def test_stages_are_told_with_their_pace_and_their_memory() -> None:
+    params = load_params(Path(__file__).parents[3] / "params.yaml")
+    steps, iterations = params.midtrain.steps, params.rl.iterations
+    seconds = ({"midtrain": steps / 4.0, "rl": iterations * 8.0}, {"midtrain": steps / 4.0, "rl": iterations * 8.0})
+    text = stage_table({k: {"seconds": own, "peak_mb": {"rl": 700.0 + k}} for k, own in enumerate(seconds)}, params)
+    lines = {line.split()[0]: line for line in text.splitlines()[2:]}
+    assert set(lines) == {"midtrain", "rl", "all"}, "a stage that was not measured is not made up"
+    assert "4.0 steps/s" in lines["midtrain"] and lines["midtrain"].endswith("-")
+    assert "8.0 s/iteration" in lines["rl"] and lines["rl"].endswith("701")
+
+
+def test_speed_is_a_median_with_its_extremes() -> None:
+    row = {"name": "shell", "unit": "ms", "median": 13.14159, "low": 0.366, "high": 1357.2, "repeats": 5}
+    assert speed_table([row]).splitlines()[2].split() == ["shell", "13.1", "0.366", "1357", "ms", "5"]
 
 
 def test_another_seed_is_a_profile_that_differs_in_name_and_seed_alone(tmp_path: Path) -> None:
@@ -53,4 +74,3 @@ def test_a_duel_without_a_recipe_says_what_to_do(tmp_path: Path) -> None:
     toy.write_recipe(tmp_path / "recipe", toy.STAGES)
     with pytest.raises(DataError, match="cowork run, then the duel"):
         fight(Workspace(tmp_path / "recipe"), "pruned", 0, tmp_path / "arm")
-    assert json.dumps(Arm("pruned", 0, None, None, None).__dict__)
