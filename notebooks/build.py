@@ -125,6 +125,7 @@ def record(root: Path) -> ReportData:
 
     params = load_params(root / "params.yaml").model_dump(mode="json")
     data, _ = read_run(root, STAGES["report"].inputs, params)
+    data.record = None  # it names the machine
     data.episodes = [choose_episode(data)]
     shown = {name for view in data.episodes for step in view.steps for name in (step.screen, step.screen_after)}
     data.screens = {name: png for name, png in data.screens.items() if name in shown}

@@ -74,6 +74,7 @@ def rl_figure(data: ReportData, names: Sequence[str] = _RL_SHOWN) -> Figure:
         axis.plot(*zip(*series[name], strict=True), color=COLORS["rl"], marker="o", markersize=3, linewidth=1.2)
         axis.set_title(name)
         axis.set_xlabel("iteration")
+        axis.locator_params(axis="x", integer=True)
     return figure
 
 
