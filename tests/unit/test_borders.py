@@ -41,7 +41,13 @@ EXCEPTIONS = {
     "rollout": (*_SPEC, *_TASKS),  # an episode prepares a task's files and has them verified
     "curation": (*_SPEC, *_WORDS, "components.forge.workflows"),  # the leak gate knows every word of every split
     "training": (*_SPEC, *_WORDS, "components.forge.store"),
-    "evaluation": (*_SPEC, *_WORDS, "components.forge.store", "components.tracking.scores"),
+    "evaluation": (
+        *_SPEC,
+        *_WORDS,
+        "components.forge.store",
+        "components.forge.generate",
+        "components.tracking.scores",
+    ),
 }
 """Single modules beyond the border: the records that two components share, each with one home."""
 
