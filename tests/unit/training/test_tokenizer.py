@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import string
 from pathlib import Path
 
@@ -112,3 +113,14 @@ def test_chat_template_and_token_renderer_are_twins() -> None:
                 expanded.append(i)
         assert next(pictures, None) is None and len(screens) == min(3, past + 1)
         assert np.array_equal(expanded, ids)
+
+
+def test_the_stored_base_was_made_with_the_words_and_prompts_of_this_code(tmp_path: Path) -> None:
+    """A new word, prompt or tool changes ids: the base has to be made again (`make_base`), or it reads nonsense."""
+    base = Path(__file__).parents[3] / "components/training/base"
+    tokenizer().save_pretrained(tmp_path)
+    for name in ("tokenizer.json", "chat_template.jinja"):
+        assert (base / name).read_bytes() == (tmp_path / name).read_bytes(), name
+    config = json.loads((base / "config.json").read_text())
+    assert config["text_config"]["vocab_size"] == len(tokenizer())
+    assert config["image_token_id"] == tokenizer().convert_tokens_to_ids("<|image_pad|>")
