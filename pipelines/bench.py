@@ -192,7 +192,7 @@ def _spread(values: Sequence[float]) -> str:
 
 def speed_table(figures: Sequence[Figure]) -> str:
     """Median, lowest and highest of the repeats."""
-    rows = [("speed", "median", "lowest", "highest", "unit", "repeats")]
+    rows: list[tuple[str, ...]] = [("speed", "median", "lowest", "highest", "unit", "repeats")]
     rows += [
         (f["name"], *(f"{f[key]:.3g}" if f[key] < 100 else f"{f[key]:.0f}" for key in ("median", "low", "high")),
          f["unit"], str(f["repeats"]))

@@ -1,4 +1,4 @@
-"""Content digests. The algorithm is part of the text (`sha256:...`), and the digest is never shortened as an identity."""
+"""Content digests. The algorithm is part of the text (`sha256:...`); an identity is never a shortened digest."""
 
 from __future__ import annotations
 

@@ -352,7 +352,7 @@ def score(policy: Policy, builder: Builder, seed: int, screens: int, words: Synt
 def _coordinate_ids(policy: Policy) -> dict[int, int]:
     """Token id -> value on the grid."""
     values = range(0, 1001, base_data.COORD_STEP)
-    ids: list[int] = policy.tokenizer.convert_tokens_to_ids([str(value) for value in values])
+    ids: Any = policy.tokenizer.convert_tokens_to_ids([str(value) for value in values])
     return dict(zip(ids, values, strict=True))
 
 

@@ -191,7 +191,7 @@ class Policy:
 
 def linear_patches(model: Any) -> None:
     """Let the patch embedding multiply instead of convolve. Its input is already cut into patches, so a convolution
-    whose kernel is its stride is one matrix product; on a CPU the product is several times faster, backward above all."""
+    whose kernel is its stride is one matrix product, on a CPU several times faster, backward above all."""
     import torch.nn.functional as F
 
     embed = model.model.visual.patch_embed

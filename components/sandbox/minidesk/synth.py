@@ -17,7 +17,7 @@ _EXTENSIONS = (".txt", ".log", ".csv", ".md")
 
 @dataclass(frozen=True)
 class SynthWords:
-    """Vocabulary of synthetic screens: `stems` (files, values), `labels` (buttons, fields, checks, menus), `numbers`."""
+    """Vocabulary of synthetic screens: `stems` (files, values), `labels` (buttons, fields, checks), `numbers`."""
 
     stems: tuple[str, ...]
     labels: tuple[str, ...]
