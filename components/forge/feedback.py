@@ -47,7 +47,7 @@ def read_episodes(path: Path) -> list[dict[str, Any]]:
 
 
 def refine(episodes: list[dict[str, Any]], weakest: int) -> dict[str, Any]:
-    """The taxonomy with a weight for every skill and the `weakest` split further. Infrastructure errors do not count."""
+    """The taxonomy with a weight a skill and the `weakest` ones split further. Infrastructure errors do not count."""
     by_skill: dict[str, list[dict[str, Any]]] = {}
     for episode in episodes:
         if not episode["infra_error"]:
