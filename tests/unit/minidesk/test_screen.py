@@ -18,8 +18,8 @@ from components.sandbox.minidesk.screen import seen
 
 Start = Any
 
-WIDGETS = "a6b70c3bfe272dfff1eefc78 03b38cd060b8645ed93232d2 d4fb39f75f52972d45fc89cc " \
-          "eaa748dd5471a4095ce67ddb c93add71cd30771d22e86ed6 c444998414b2ef24517ddcc1"  # fmt: skip
+WIDGETS = "f4dfa3caa9a44a075972e512 69f6d0e1c4586897e6d52967 9982beca38ea7929a2c50b20 " \
+          "dcc6324b4ff3afe8e2189a10 737f6f30680b5343db97b56e df548b62cbc9c18055ea4809"  # fmt: skip
 
 
 def _all_widgets(c: Canvas) -> None:
