@@ -7,6 +7,7 @@ import pytest
 from components.contracts.calls import BashCall, ComputerUse
 from components.contracts.desktop import ActResult
 from components.contracts.folding import Message, TextPart, images
+from components.contracts.params import Context
 from components.contracts.response import render_response
 from components.rollout.episodes import (
     UNPARSABLE_LIMIT,
@@ -52,8 +53,8 @@ def words(messages: Sequence[Message]) -> str:
 
 
 def settings(**changes: int) -> EpisodeSettings:
-    own = params()
-    return EpisodeSettings(hybrid(), own.context, own.model, **({"max_steps": 6} | changes))
+    context = Context(screenshots=3, responses=4, action_lines=12, output_chars=240)
+    return EpisodeSettings(hybrid(), context, params().model, **({"max_steps": 6} | changes))
 
 
 def play(*answers: str, desk: FakeDesk | None = None, limit: int = 6) -> tuple[Episode, Script, FakeDesk]:
