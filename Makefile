@@ -13,14 +13,17 @@ export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 ARGS ?=
 
-.PHONY: recipe test bench clean env lock
+.PHONY: recipe test test-full bench clean env lock
 recipe: env
 	.venv/bin/cowork run $(ARGS)
 
 test: env
 	.venv/bin/ruff check .
 	.venv/bin/mypy
-	.venv/bin/python -m pytest -n 2 --dist loadfile $(ARGS)
+	.venv/bin/python -m pytest -m "not full" -n 2 --dist loadfile $(ARGS)
+
+test-full: env
+	.venv/bin/python -m pytest $(ARGS)
 
 bench: env
 	.venv/bin/python -m pipelines.bench $(ARGS)

@@ -54,7 +54,7 @@ def _run_by_dvc(root: Path, unconfined: list[str]) -> dict[str, dict[str, str]]:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.timeout(2 * SECONDS)
 def test_dvc_and_kubeflow_make_the_same_bytes(clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from components.sandbox.confine import detect

@@ -88,7 +88,7 @@ def kill_in(workspace: Workspace, stage: str, whom: str) -> None:
     assert wait_until(lambda: not alive(pid), 10), "the stage outlived the run"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.timeout(6 * SECONDS)
 def test_killed_training_stages_end_with_the_weights_of_undisturbed_ones(recipe: Workspace) -> None:
     for stage, whom in zip(TRAIN_STAGES, ("stage", "run", "both", "stage", "run"), strict=True):
