@@ -38,6 +38,18 @@ def test_loss_of_a_pack_behind_one_picture_is_the_loss_of_its_parts() -> None:
     assert weight == sum(w for _, w in parts) > 0
 
 
+def test_the_first_token_of_a_branch_is_predicted_by_the_prefix() -> None:
+    """Supervised from its first token on, a branch costs the same behind any other as alone."""
+    policy = small_policy(layers=2)
+    encoder = Encoder(policy)
+    shot = screen(3)
+    prefix = click_prefix("You point.", shot, encoder)
+    branches = [(ids, [1.0] * len(ids)) for ids, _ in _branches(encoder, 3)]
+    together, weight = _loss(policy, [pack(prefix, branches, [shot])])
+    parts = [_loss(policy, [pack(prefix, [branch], [shot])])[0] for branch in branches]
+    assert np.isclose(together, sum(parts), rtol=1e-5) and weight == sum(len(ids) for ids, _ in branches)
+
+
 def test_a_branch_alone_is_the_plain_sequence_an_agent_reads() -> None:
     """Packed positions and masks of one question are those of the unpacked conversation."""
     policy = small_policy(layers=2)
