@@ -196,6 +196,7 @@ class _Driver:
         self.follower = Follower(self.run_dir, [planned.stage for planned in plan.stages])
         self.follower.skip_existing()
         self.executed: list[str] = []
+        self.started: set[str] = set()
         self.picture: Picture | None = None
 
     def run(self) -> Outcome:
@@ -237,6 +238,8 @@ class _Driver:
         for view, event in self.follower.look():
             self.picture.news(view, event)
             save |= records.note_event(self.record, view, event)
+            if event["k"] == "start":
+                self.started.add(view.name)
             if event["k"] == "end" and event["status"] == "finished":
                 self.executed.append(view.name)
         if save:
@@ -301,7 +304,9 @@ class _Driver:
 
     def _tell_failure(self, session: Session) -> str:
         """Say which stage failed, its last log lines and what to type next; the stage's name."""
-        failed = next((e for e in self.record.stages if e.status in ("failed", "killed")), None)
+        # A stage cut off in an earlier call is not what stopped this one.
+        ended = (entry for entry in self.record.stages if entry.status in ("failed", "killed"))
+        failed = next((entry for entry in ended if entry.name in self.started), None)
         log = session.log if failed is None else self.run_dir / "logs" / f"{failed.name}.log"
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
         if failed is None:

@@ -11,8 +11,10 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-from pipelines.processes import die_with
+from components.contracts.processes import die_with
+from pipelines.dvc_locks import release_dead_locks
 
 RESTORED = re.compile(r"Stage '(?P<stage>[^']+)' is cached - skipping run")
 """DVC's word for outputs taken from an earlier run with the same key."""
@@ -29,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_intermixed_args(arguments)
     die_with(options.parent)
     os.chdir(options.root)
+    release_dead_locks(Path.cwd())
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
 

@@ -18,13 +18,14 @@ import selectors
 import signal
 import socket
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from pipelines.processes import die_with, die_with_every_parent, end_group
+from components.contracts.processes import die_with
+from pipelines.processes import die_with_every_parent, end_group
 
 PRELOAD = ("numpy", "pydantic", "yaml", "PIL.Image", "torch", "transformers", "components.training.model")
 VARIABLES = ("COWORK_RUN_DIR", "COWORK_UNCONFINED", "COWORK_REGISTRY")
@@ -187,7 +188,8 @@ def ask(path: str, stage: str, cwd: Path) -> int | None:
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
-            connection.connect(path)
+            with socket_address(Path(path)) as address:
+                connection.connect(address)
         except OSError:
             return None
         request = {"stage": stage, "cwd": str(cwd)} | {n: os.environ[n] for n in VARIABLES if n in os.environ}
@@ -205,13 +207,27 @@ def ask(path: str, stage: str, cwd: Path) -> int | None:
     return 128 + signal.SIGKILL
 
 
+@contextmanager
+def socket_address(path: Path) -> Iterator[str]:
+    """`path` as a socket takes it. The kernel allows 107 bytes; a longer one goes by a descriptor of its folder."""
+    if len(os.fsencode(path)) < 108:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
 def open_listener(path: Path) -> socket.socket:
     """A listening socket that only this user can reach."""
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     previous = os.umask(0o177)
     try:
-        listener.bind(str(path))
+        with socket_address(path) as address:
+            listener.bind(address)
     finally:
         os.umask(previous)
     listener.listen(8)

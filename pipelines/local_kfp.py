@@ -23,11 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from components.contracts.errors import OrchestrationError
+from components.contracts.processes import die_with
 from pipelines.forkserver import open_listener
 from pipelines.kfp_compile import COMPILED
 from pipelines.kfp_settings import BASE_TASK, check_length
 from pipelines.kfp_store import read_manifest
-from pipelines.processes import die_with, end_group
+from pipelines.processes import end_group
 from pipelines.registry import STAGES
 from pipelines.step import stage_environment
 from pipelines.workspace import SOURCE

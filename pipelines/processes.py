@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 from contextlib import suppress
 
+from components.contracts.processes import die_with
 from pipelines.waiting import wait_until
-
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
-
-
-def die_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends, also by SIGKILL. `parent`: its pid, to see a lost race.
-
-    Works for the calling process alone; it survives exec but not fork (see `die_with_every_parent`).
-    """
-    with suppress(OSError, AttributeError):  # not Linux: process groups and closed sockets have to do
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def die_with_every_parent() -> None:

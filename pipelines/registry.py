@@ -34,8 +34,11 @@ def _stages() -> dict[str, StageDef]:
     out: list[StageDef] = [
         StageDef("forge", "components.forge.step:run", {}, {"tasks": "outputs/tasks"}, ("forge",)),
         StageDef(
-            "harness", "components.harness.step:run",
-            {"tasks": "outputs/tasks"}, {"harness": "outputs/harness"}, ("harness", "context", "model"),
+            "harness",
+            "components.harness.step:run",
+            {"tasks": "outputs/tasks"},
+            {"harness": "outputs/harness"},
+            ("harness", "context", "model"),
         ),
     ]
     for channel in CHANNELS:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -19,8 +17,6 @@ from pipelines.step import stage_environment, with_source
 from pipelines.workspace import Workspace
 
 TICK = 0.2
-_SOCKET_LIMIT = 100
-"""A Unix socket's path has at most 107 bytes."""
 
 
 def command_folder(workspace: Workspace) -> Path:
@@ -54,14 +50,10 @@ class Session:
         self._server: subprocess.Popen[bytes] | None = None
         self._shipper: subprocess.Popen[bytes] | None = None
         self._dvc: subprocess.Popen[bytes] | None = None
-        self._temporary: Path | None = None
 
     def __enter__(self) -> Session:
         signal.signal(signal.SIGTERM, _stop)
         path = self.workspace.state / "fork.sock"
-        if len(os.fsencode(path)) > _SOCKET_LIMIT:
-            self._temporary = Path(tempfile.mkdtemp(prefix="cowork-"))
-            path = self._temporary / "fork.sock"
         listener = open_listener(path)
         try:
             self._server = self._start_server(listener)
@@ -117,8 +109,6 @@ class Session:
                 process.wait()
         if self._shipper:
             self._shipper.terminate()  # sends what is left, then ends
-        if self._temporary:
-            shutil.rmtree(self._temporary, ignore_errors=True)
 
     def finish_shipping(self, seconds: float) -> bool:
         """Wait for the shipper's last records; whether it was done in time (else it goes on by itself)."""

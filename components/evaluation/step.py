@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from components.contracts.artifacts import output_dir
 from components.contracts.desktop import Screen
 from components.contracts.digests import canonical_json, digest_tree
 from components.contracts.errors import DataError
@@ -38,7 +39,6 @@ def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: 
     import torch
 
     from components.forge.store import load_tasks
-    from components.training.checkpoint import atomic_dir
     from components.training.engine import LocalClient
     from components.training.model import Policy
 
@@ -85,7 +85,7 @@ def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: 
         flops=2.0 * policy.parameters() * tokens,
         episodes=float(len(outcomes) + len(others)),
     )
-    with atomic_dir(outputs["scores"]) as folder:
+    with output_dir(outputs["scores"]) as folder:
         _write(folder, scores, [*outcomes, *others], views, stage)
     return {
         "success": scores["success"] or 0.0, "calls": scores["calls"] or 0.0, "tokens": scores["tokens"] or 0.0,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pickle
 import signal
@@ -12,11 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from components.contracts.errors import SandboxError
+from components.contracts.processes import die_with
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-_PR_SET_PDEATHSIG = 1
 
 
 def fork_map(function: Callable[[list[T]], list[R]], items: Sequence[T], workers: int) -> list[R]:
@@ -48,13 +46,14 @@ def fork_map(function: Callable[[list[T]], list[R]], items: Sequence[T], workers
 
 def _start(function: Callable[[list[T]], list[R]], part: list[T]) -> tuple[int, int]:
     read, write = os.pipe()
+    parent = os.getpid()
     pid = os.fork()
     if pid:
         os.close(write)
         return pid, read
     code = 1
     try:
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        die_with(parent)
         os.close(read)
         with os.fdopen(write, "wb") as pipe:
             pickle.dump(function(part), pipe, protocol=pickle.HIGHEST_PROTOCOL)

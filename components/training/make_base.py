@@ -23,21 +23,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from components.contracts.desktop import Box
 from components.contracts.rng import stream
-from components.forge.words import ALL_WORDS, BANK, INSTRUCTION_WORDS, UI_WORDS
+from components.forge.words import ALL_WORDS
 from components.harness.spec import prompt_blocks
 from components.sandbox.minidesk.draw import HEIGHT, WIDTH
-from components.sandbox.minidesk.synth import SynthScreen, SynthWords, synth_screen
+from components.sandbox.minidesk.synth import SynthWords, synth_screen
 from components.training import base_data
-from components.training.base_data import Question
+from components.training.base_items import GLUE, QUESTIONS, Builder, Item, base_words
 from components.training.model import Policy, init_tiny, tiny_config
 from components.training.optimizer import make_optimizer
 from components.training.parallel import Ranks, run_ranks, sum_gradients
 from components.training.schedule import cosine
-from components.training.sequences import Encoder, Packed, collate
+from components.training.sequences import collate
 from components.training.tokenizer import IMAGE_PAD, VIDEO_PAD, VISION_END, VISION_START, build_tokenizer
 
 if TYPE_CHECKING:
@@ -45,23 +43,12 @@ if TYPE_CHECKING:
 
 ALIGN, SEARCH, COPY = 1.0, 0.5, 0.5
 """Weights of the auxiliary losses."""
-QUESTIONS = 8
 BATCH = 8
 WEIGHT_DECAY, WARMUP = 0.05, 100
 TASK_FIRST = 0.2
 """Share of the later steps in which the question stands before the screenshot, as a task does in the agent's prompt."""
 
 Triple = tuple[int, int, int]
-
-
-def base_words() -> SynthWords:
-    """The base reads and copies every word; the splits of the recipe differ in what tasks are made of."""
-    return SynthWords(
-        tuple(w for words in BANK.values() for w in words), tuple(dict.fromkeys(UI_WORDS)), tuple(range(10, 100))
-    )
-
-
-GLUE = tuple(dict.fromkeys(w for w in INSTRUCTION_WORDS if len(w) > 1))
 
 
 def make_tokenizer() -> Any:
@@ -77,97 +64,6 @@ def fresh_policy(seed: int) -> Policy:
         "vision_start": of(VISION_START), "vision_end": of(VISION_END),
     }  # fmt: skip
     return Policy(init_tiny(tiny_config(len(tokenizer), ids), seed), tokenizer)
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a test looks at: the columns that have to be right, or the box that a located point belongs in."""
-
-    kind: str
-    columns: tuple[int, ...]
-    box: Box | None
-
-
-@dataclass
-class Item:
-    """A packed sequence and what the auxiliary losses know about it. Links are (query column, key column)."""
-
-    packed: Packed
-    search: list[tuple[int, int]]
-    copied: list[tuple[int, int]]
-    answers: list[Answer]
-    screen: SynthScreen
-
-
-class Builder:
-    """Questions to sequences, with the token positions of their links."""
-
-    def __init__(self, policy: Policy) -> None:
-        self.encoder = Encoder(policy)
-        self.tokenizer = policy.tokenizer
-        self.unit = policy.grid.patch * policy.grid.merge
-        self.size = policy.grid.tokens(HEIGHT, WIDTH)
-
-    def _encode(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        out = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-        return out.input_ids, out.offset_mapping
-
-    def visual(self, image_start: int, point: tuple[int, int]) -> int:
-        """Column of the visual token that holds a pixel; `image_start` = column of the first visual token."""
-        return image_start + point[1] // self.unit * self.size[1] + point[0] // self.unit
-
-    def item(self, screen: SynthScreen, asked: Sequence[Question], task_first: bool) -> Item:
-        e = self.encoder
-        image = e.image(self.size)
-        head = e.open("user")
-        ids: list[int] = [] if task_first else [*head, *image]
-        weights = [0.0] * len(ids)
-        segments = [0] * len(ids)
-        image_start = len(head) + 1
-        search: list[tuple[int, int]] = []
-        copied: list[tuple[int, int]] = []
-        answers: list[Answer] = []
-        prefix_last = len(ids) - 1
-        for number, question in enumerate(asked, start=1):
-            text, text_spans = self._encode(question.text)
-            answer, answer_spans = self._encode(question.answer)
-            start = len(ids)
-            if task_first:
-                ids += [*head, *text]
-                question_at = start + len(head)
-                image_start = len(ids) + 1
-                ids += image
-            else:
-                question_at = start
-                ids += text
-            ids += [*e.close(), *e.open("assistant")]
-            at = len(ids)
-            ids += [*answer, e.close()[0]]
-            learned = [float(b > question.free) for _, b in answer_spans]
-            weights += [0.0] * (at - len(weights)) + learned + [1.0]
-            segments += [0 if task_first else number] * (len(ids) - len(segments))
-            low, high = question.judged or (0, len(question.answer) + 1)
-            judged = [at + k for k, (a, b) in enumerate(answer_spans) if a < high and b > low and b > question.free]
-            if question.judged is None:
-                judged.append(len(ids) - 1)
-            answers.append(Answer(question.kind, tuple(judged), question.box))
-            for link in question.links:
-                for k, (a, b) in enumerate(answer_spans):
-                    if not (a < link.end and b > link.start):
-                        continue
-                    query = at + k - 1
-                    if link.point is not None:
-                        search.append((query, self.visual(image_start, link.point)))
-                    elif link.source is not None:
-                        place = link.source + a - link.start
-                        key = next((j for j, (qa, qb) in enumerate(text_spans) if qa <= place < qb), None)
-                        if key is not None:
-                            copied.append((query, question_at + key))
-        del prefix_last
-        packed = Packed(
-            np.array(ids, np.int64), np.array(segments, np.int64), np.array(weights, np.float32), (screen.screen,)
-        )
-        return Item(packed, search, copied, answers, screen)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from components.contracts.errors import CoworkError
+from components.contracts.processes import die_with
 
 if TYPE_CHECKING:
     import torch
@@ -132,12 +133,13 @@ def _ended(children: Iterable[int], seconds: float) -> dict[int, int]:
 
 
 def _fork(function: Callable[[Ranks], Any], rank: int, size: int, store: str) -> int:
+    parent = os.getpid()
     pid = os.fork()
     if pid:
         return pid
     code = 1
     try:
-        _die_with_parent()
+        die_with(parent)
         import torch.distributed as dist
 
         dist.init_process_group("gloo", init_method=store, rank=rank, world_size=size)
@@ -148,14 +150,6 @@ def _fork(function: Callable[[Ranks], Any], rank: int, size: int, store: str) ->
         traceback.print_exc()
     finally:
         os._exit(code)
-
-
-def _die_with_parent() -> None:
-    import ctypes
-    import signal
-
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 def _kill(pid: int) -> None:

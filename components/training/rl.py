@@ -21,12 +21,13 @@ from components.contracts.stage import StepContext
 from components.contracts.task import Task
 from components.harness.spec import HarnessSpec
 from components.rollout.episodes import DesktopFactory, EpisodeSettings, run_episodes
-from components.training import checkpoint, grpo
+from components.training import grpo
 from components.training.engine import LocalClient, response_logprobs
 from components.training.model import Policy
 from components.training.optimizer import make_optimizer
 from components.training.parallel import Ranks, run_ranks, sum_gradients
 from components.training.policy_lag import admit
+from components.training.resume import resume_progress, save_progress
 from components.training.rl_samples import GroupFigures, Sample, choose_tasks, minibatches, samples_of
 from components.training.sequences import collate
 from components.training.sft import write_checkpoint
@@ -215,35 +216,22 @@ class RlLoop:
     # -- state ---------------------------------------------------------------------------------------------
 
     def save(self, iteration: int) -> None:
-        if self.ranks.rank == 0:
-            extra = {
-                "curves": self.curves,
-                "version": self.version,
-                "tokens_out": self.tokens_out,
-                "tokens_trained": self.tokens_trained,
-            }
-
-            def state(folder: Path) -> None:
-                checkpoint.save_state(folder, model=self.policy.model, optimizer=self.optimizer, extra=extra, rng=False)
-
-            checkpoint.save(self.ctx.work, iteration, state, self.identity)
-        self.ranks.gather(iteration)
+        extra = {
+            "curves": self.curves,
+            "version": self.version,
+            "tokens_out": self.tokens_out,
+            "tokens_trained": self.tokens_trained,
+        }
+        save_progress(self.ctx, self.ranks, self.policy, self.optimizer, iteration, extra, self.identity)
 
     def resume(self) -> int:
-        newest, warnings = checkpoint.latest(self.ctx.work)
-        if self.ranks.rank == 0:
-            for warning in warnings:
-                self.ctx.events.note(warning)
-        if newest is None:
-            return 0
-        checkpoint.load(newest.path)
-        checkpoint.require_same(newest.meta, self.identity, where=str(newest.path))
-        extra = checkpoint.load_state(newest.path, model=self.policy.model, optimizer=self.optimizer)
-        self.curves, self.version = list(extra["curves"]), int(extra["version"])
-        self.tokens_out, self.tokens_trained = float(extra["tokens_out"]), float(extra["tokens_trained"])
-        if self.ranks.rank == 0:
-            self.ctx.events.note(f"resumed at iteration {newest.step}")
-        return newest.step
+        iteration, extra = resume_progress(
+            self.ctx, self.ranks, self.policy, self.optimizer, self.identity, "iteration"
+        )  # fmt: skip
+        if extra:
+            self.curves, self.version = list(extra["curves"]), int(extra["version"])
+            self.tokens_out, self.tokens_trained = float(extra["tokens_out"]), float(extra["tokens_trained"])
+        return iteration
 
 
 def train_rl(

@@ -23,6 +23,7 @@ from components.training.corpus import Corpus, load_corpus
 from components.training.model import Policy
 from components.training.optimizer import make_optimizer
 from components.training.parallel import Ranks, run_ranks, sum_gradients
+from components.training.resume import resume_progress, save_progress
 from components.training.schedule import cosine
 from components.training.sequences import Encoder, Packed, collate, token_losses
 
@@ -203,35 +204,14 @@ class _Loop:
     # -- state ---------------------------------------------------------------------------------------------
 
     def save(self, step: int) -> None:
-        """Every rank waits: nobody runs ahead of a checkpoint that is not on disk."""
-        if self.ranks.rank == 0:
-
-            def state(folder: Path) -> None:
-                checkpoint.save_state(
-                    folder,
-                    model=self.policy.model,
-                    optimizer=self.optimizer,
-                    extra={"curves": self.curves, "tokens": self.tokens, "sums": self.sums},
-                    rng=False,
-                )
-
-            checkpoint.save(self.ctx.work, step, state, self.identity)
-        self.ranks.gather(step)
+        extra = {"curves": self.curves, "tokens": self.tokens, "sums": self.sums}
+        save_progress(self.ctx, self.ranks, self.policy, self.optimizer, step, extra, self.identity)
 
     def resume(self) -> int:
-        newest, warnings = checkpoint.latest(self.ctx.work)
-        if self.ranks.rank == 0:
-            for warning in warnings:
-                self.ctx.events.note(warning)
-        if newest is None:
-            return 0
-        checkpoint.load(newest.path)
-        checkpoint.require_same(newest.meta, self.identity, where=str(newest.path))
-        extra = checkpoint.load_state(newest.path, model=self.policy.model, optimizer=self.optimizer)
-        self.curves, self.tokens, self.sums = list(extra["curves"]), int(extra["tokens"]), list(extra["sums"])
-        if self.ranks.rank == 0:
-            self.ctx.events.note(f"resumed at step {newest.step}")
-        return newest.step
+        step, extra = resume_progress(self.ctx, self.ranks, self.policy, self.optimizer, self.identity, "step")
+        if extra:
+            self.curves, self.tokens, self.sums = list(extra["curves"]), int(extra["tokens"]), list(extra["sums"])
+        return step
 
     def write(self, loss: float) -> None:
         write_checkpoint(
@@ -256,7 +236,7 @@ def _base_source(policy: Policy, seed: int, stage: str) -> ItemSource:
     """Fresh base questions, one packed screen an index."""
     from components.sandbox.minidesk.synth import synth_screen
     from components.training import base_data
-    from components.training.make_base import GLUE, QUESTIONS, Builder, base_words
+    from components.training.base_items import GLUE, QUESTIONS, Builder, base_words
 
     builder, words = Builder(policy), base_words()
 

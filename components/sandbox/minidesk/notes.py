@@ -182,5 +182,3 @@ def load(data: bytes) -> str:
 def dump(text: str) -> bytes:
     """Bytes to write: a text that is not empty ends with one newline."""
     return encode(text.rstrip("\n") + "\n") if text else b""
-
-

@@ -113,5 +113,3 @@ class Prefs(App):
         if label == "theme":
             self.desk.use_theme(str(value))
         return True
-
-

@@ -371,9 +371,7 @@ class Session:
         return {
             "theme": self.theme.name,
             "dock": list(self.looks.dock),
-            "windows": [
-                {"app": w.name, "title": w.title, "x": w.x, "y": w.y, **w.summary()} for w in self.windows
-            ],
+            "windows": [{"app": w.name, "title": w.title, "x": w.x, "y": w.y, **w.summary()} for w in self.windows],
             "active": self.top.name if self.top else "",
             "icon": self.icon,
             "overlay": self.overlay.summary() if self.overlay else None,

@@ -296,5 +296,3 @@ class Sheet(App):
 
 def _is_xlsx(path: Parts) -> bool:
     return path[-1].lower().endswith(".xlsx")
-
-

@@ -1,0 +1,58 @@
+"""Saving and resuming a training loop over ranks: one protocol for the supervised and the RL loop.
+
+What differs between loops is the nested `extra` state; the order of checks and who writes does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from components.contracts.stage import StepContext
+from components.training import checkpoint
+from components.training.model import Policy
+from components.training.parallel import Ranks
+
+if TYPE_CHECKING:
+    import torch
+
+
+def save_progress(
+    ctx: StepContext, ranks: Ranks, policy: Policy, optimizer: torch.optim.Optimizer, step: int,
+    extra: Mapping[str, Any], identity: Mapping[str, Any],
+) -> None:  # fmt: skip
+    """Rank 0 writes, every rank waits: nobody runs ahead of a checkpoint that is not on disk."""
+    if ranks.rank == 0:
+
+        def state(folder: Path) -> None:
+            checkpoint.save_state(folder, model=policy.model, optimizer=optimizer, extra=extra, rng=False)
+
+        checkpoint.save(ctx.work, step, state, identity)
+    ranks.gather(step)
+
+
+def resume_progress(
+    ctx: StepContext,
+    ranks: Ranks,
+    policy: Policy,
+    optimizer: torch.optim.Optimizer,
+    identity: Mapping[str, Any],
+    unit: str,
+) -> tuple[int, dict[str, Any]]:
+    """Restore the newest complete checkpoint: (its step, its `extra`), or (0, {}) when there is none.
+
+    Raises CheckpointError when it is damaged or was made under another `identity`. `unit` names a step for people.
+    """
+    newest, warnings = checkpoint.latest(ctx.work)
+    if ranks.rank == 0:
+        for warning in warnings:
+            ctx.events.note(warning)
+    if newest is None:
+        return 0, {}
+    checkpoint.load(newest.path)
+    checkpoint.require_same(newest.meta, identity, where=str(newest.path))
+    extra = checkpoint.load_state(newest.path, model=policy.model, optimizer=optimizer)
+    if ranks.rank == 0:
+        ctx.events.note(f"resumed at {unit} {newest.step}")
+    return newest.step, extra
