@@ -20,9 +20,13 @@ class Section(BaseModel):
 
 
 class Model(Section):
-    """Where the policy comes from and how screens and coordinates reach it."""
+    """Where the policy comes from and how screens and coordinates reach it.
+
+    `train_vision`: whether stages 1 to 5 change the vision encoder, or only the language model behind it.
+    """
 
     base: str
+    train_vision: bool
     coord_space: Literal["normalized_1000", "normalized_1", "pixel_screen", "pixel_model"]
     coord_step: Positive
     max_prompt_tokens: Positive

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -68,10 +69,23 @@ class _Source:
             order = sorted(samples, key=lambda s: s.sample_id)
             stream(self.ctx.seed, self.ctx.stage, "sample").shuffle(order)
             chosen = order[:steps]
+        return self._substituted(weighted(chosen, by_skill=evenly))
+
+    def mix(self, samples: list[Sample], steps: int) -> list[Sample]:
+        """`steps` samples of equal weight: half of them evenly over skills, half evenly over primitives.
+
+        A policy that is to act needs every action; left to the skills, two of three steps are plain clicks.
+        """
+        seed, stage = self.ctx.seed, self.ctx.stage
+        half = balanced(samples, steps - steps // 2, lambda name: stream(seed, stage, name))
+        other = balanced(samples, steps // 2, lambda name: stream(seed, f"{stage}/primitive", name), by="primitive")
+        return self._substituted(half + [replace(sample, sample_id=f"{sample.sample_id}+") for sample in other])
+
+    def _substituted(self, samples: Sequence[Sample]) -> list[Sample]:
         names = f"{self.ctx.stage}/substitution"
         return [
             substituted(sample, stream(self.ctx.seed, names, f"{number}/{sample.sample_id}"))
-            for number, sample in enumerate(weighted(chosen, by_skill=evenly))
+            for number, sample in enumerate(samples)
         ]
 
 
@@ -136,7 +150,7 @@ def _midtrain(source: _Source, section: CurateMidtrain, screens: dict[str, Store
     share = section.agent_share
     steps = round(len(packs) * share / (1 - share)) if share < 1 else len(packs)
     agent = source.samples(section.mask_think) if steps else []
-    chosen = source.balance(agent, steps, evenly=True) if agent else []
+    chosen = source.mix(agent, steps) if agent else []
     return packs + [_sometimes_bare(sample, seed, stage) for sample in chosen]
 
 

@@ -121,7 +121,7 @@ class Policy:
         self.image_id: int = config.image_token_id
         self.pad_id: int = int(tokenizer.pad_token_id)
         self.eos_id: int = int(tokenizer.eos_token_id)
-        self._vision_cache: dict[tuple[int, int, int], dict[str, Any]] = {}
+        self.vision_frozen = False
 
     @staticmethod
     def load(path: Path) -> Policy:
@@ -148,6 +148,12 @@ class Policy:
         self.model.save_pretrained(path, safe_serialization=True)
         self.tokenizer.save_pretrained(path)
 
+    def freeze_vision(self) -> None:
+        """Keep the vision encoder as it is: no gradients for it, and none computed through it."""
+        self.vision_frozen = True
+        for weight in self.model.model.visual.parameters():
+            weight.requires_grad_(False)
+
     def parameters(self) -> int:
         return sum(p.numel() for p in self.model.parameters())
 
@@ -159,7 +165,8 @@ class Policy:
 
         m = self.grid.merge
         grid = torch.tensor([[1, rows * m, columns * m] for rows, columns in sizes], dtype=torch.long)
-        return self.model.model.visual(patches, grid_thw=grid).pooler_output
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.vision_frozen):
+            return self.model.model.visual(patches, grid_thw=grid).pooler_output
 
     def hidden(
         self,
