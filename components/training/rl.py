@@ -50,8 +50,7 @@ class RlLoop:
         self.tasks, self.factory = tasks, factory
         self.out, self.ctx, self.ranks, self.identity = out, ctx, ranks, identity
         self.policy = Policy.load(start)
-        if not params.model.train_vision:
-            self.policy.freeze_vision()
+        self.policy.freeze(params.model.frozen)
         self.client = LocalClient(self.policy, params.model.max_new_tokens, seed=ctx.seed)
         self.episodes = EpisodeSettings(
             harness, params.context, params.model, params.rl.max_steps, params.rl.temperature

@@ -15,7 +15,7 @@ from typing import Any
 
 from components.contracts.digests import canonical_json, digest_tree, digest_value
 from components.contracts.errors import ParamsError
-from components.contracts.params import Sft
+from components.contracts.params import Frozen, Sft
 from components.contracts.rng import stream
 from components.contracts.stage import StepContext
 from components.training import checkpoint
@@ -90,13 +90,13 @@ class SftInputs:
 
 
 def train_sft(
-    settings: Sft, inputs: SftInputs, out: Path, ctx: StepContext, *, train_vision: bool = True
+    settings: Sft, inputs: SftInputs, out: Path, ctx: StepContext, *, frozen: Sequence[Frozen] = ()
 ) -> dict[str, float]:
     """Train one stage and write its checkpoint directory. Returns the last loss, steps, tokens and nominal FLOPs."""
     import torch
 
     identity = {
-        "params_digest": digest_value([settings.model_dump(mode="json"), train_vision]),
+        "params_digest": digest_value([settings.model_dump(mode="json"), sorted(frozen)]),
         "data_digest": inputs.digest(),
         "seed": ctx.seed,
         "ranks": ctx.workers,
@@ -104,8 +104,7 @@ def train_sft(
     torch.set_num_threads(1)
     # Read before the ranks are forked: they share these pages.
     policy = Policy.load(inputs.checkpoint)
-    if not train_vision:
-        policy.freeze_vision()
+    policy.freeze(frozen)
     corpora = _read_corpora(settings, inputs, Encoder(policy))
     plan = plan_steps(settings, ctx.seed, ctx.stage, len(corpora["corpus"]))
     features = {

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from components.contracts.digests import digest_file, digest_tree
 from components.contracts.errors import CheckpointError, DataError, ParamsError
-from components.contracts.params import Sft
+from components.contracts.params import Frozen, Sft
 from components.contracts.stage import NullSink, StepContext
 from components.rollout.store import ScreenTable
 from components.training import checkpoint
 from components.training.corpus import load_corpus
-from components.training.model import Policy
+from components.training.model import Policy, name_ids
 from components.training.parallel import Ranks
 from components.training.screen_features import features_for
 from components.training.sequences import Encoder, collate, token_losses
@@ -81,15 +81,15 @@ def killed(work: Callable[[], object]) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
 
 
-@pytest.mark.parametrize(("workers", "train_vision"), [(1, True), (2, True), (2, False)])
+@pytest.mark.parametrize(("workers", "frozen"), [(1, ()), (2, ()), (2, ("vision", "names"))])
 def test_a_stage_killed_in_the_middle_ends_with_the_weights_of_an_undisturbed_one(
-    tmp_path: Path, inputs: SftInputs, workers: int, train_vision: bool
+    tmp_path: Path, inputs: SftInputs, workers: int, frozen: tuple[Frozen, ...]
 ) -> None:
     """Killed between two checkpoints, then again while one is being written; curves and figures are the same too."""
     plain = Events()
 
     def train(root: Path, events: Events | None = None) -> dict[str, float]:
-        return train_sft(sft(), inputs, root / "out", context(root, workers, events), train_vision=train_vision)
+        return train_sft(sft(), inputs, root / "out", context(root, workers, events), frozen=frozen)
 
     figures = train(tmp_path / "plain", plain)
 
@@ -117,12 +117,18 @@ def test_a_stage_killed_in_the_middle_ends_with_the_weights_of_an_undisturbed_on
     assert all(plain.metrics[key] == value for key, value in events.metrics.items()) and events.metrics
 
 
-def test_a_frozen_vision_encoder_stays_as_it_was_and_the_rest_learns(tmp_path: Path, inputs: SftInputs) -> None:
-    before = {name: p.detach().clone() for name, p in Policy.load(inputs.checkpoint).model.named_parameters()}
-    train_sft(sft(), inputs, tmp_path / "out", context(tmp_path), train_vision=False)
+def test_frozen_parts_stay_as_they_were_and_the_rest_learns(tmp_path: Path, inputs: SftInputs) -> None:
+    policy = Policy.load(inputs.checkpoint)
+    before = {name: p.detach().clone() for name, p in policy.model.named_parameters()}
+    train_sft(sft(), inputs, tmp_path / "out", context(tmp_path), frozen=("vision", "names"))
     after = dict(Policy.load(tmp_path / "out").model.named_parameters())
-    same = {name for name, value in before.items() if torch.equal(value, after[name])}
-    assert same == {name for name in before if ".visual." in name}
+    assert {name for name, value in before.items() if torch.equal(value, after[name])} == {
+        name for name in before if ".visual." in name
+    }
+    (words,) = (name for name in before if "embed_tokens" in name)
+    changed = set((before[words] != after[words]).any(dim=1).nonzero().flatten().tolist())
+    names = set(name_ids(policy.tokenizer))
+    assert names and changed and not changed & names
 
 
 def test_features_kept_for_a_stage_are_those_of_the_encoder(tmp_path: Path, inputs: SftInputs) -> None:
@@ -130,7 +136,7 @@ def test_features_kept_for_a_stage_are_those_of_the_encoder(tmp_path: Path, inpu
     corpus = load_corpus(inputs.corpus, Encoder(policy))
     assert isinstance(corpus.pictures, ScreenTable)
     assert features_for(policy, corpus.pictures, corpus.pictures) is None, "a trained encoder gives others at each step"
-    policy.freeze_vision()
+    policy.freeze(["vision"])
     kept = features_for(policy, corpus.pictures, corpus.pictures)
     assert kept is not None
     kept.fill(policy, Ranks(0, 1))
