@@ -172,7 +172,8 @@ def contradictions(bundle: Bundle, names: list[str]) -> list[str]:
     against both, stage keys against what they are made of. Empty for a sound one."""
     stages = bundle.stages()
     made = makers(stages)
-    found = _params_faults(bundle)
+    read = sorted({dotted for name in names for dotted in stages[name].params})
+    found = _params_faults(bundle, read)
     for name in names:
         entry = stages[name]
         for path in (*entry.deps, *entry.outs):
@@ -194,14 +195,20 @@ def contradictions(bundle: Bundle, names: list[str]) -> list[str]:
     return found
 
 
-def _params_faults(bundle: Bundle) -> list[str]:
+def _params_faults(bundle: Bundle, read: list[str]) -> list[str]:
+    """Of the sections that count."""
     import yaml
 
     try:
         written = yaml.safe_load(bundle.params)
     except yaml.YAMLError:
         return ["params.yaml of the record cannot be read"]
-    return [f"params.yaml and run record differ in {line}" for line in _leaves(written, bundle.run.params, "")]
+    both = [dotted for dotted in read if _has(written, dotted) and _has(bundle.run.params, dotted)]
+    return [
+        f"params.yaml and run record differ in {line}"
+        for dotted in both
+        for line in _leaves(pick(written, dotted), pick(bundle.run.params, dotted), dotted)
+    ]
 
 
 def _leaves(written: Any, resolved: Any, dotted: str) -> list[str]:
