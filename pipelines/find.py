@@ -54,6 +54,8 @@ class _Search:
     looked: list[str] = field(default_factory=list)
     problems: list[CoworkError] = field(default_factory=list)
     near: set[str] = field(default_factory=set)
+    given_inputs: set[str] = field(default_factory=set)
+    """Paths of that digest that stages read and none wrote."""
 
 
 def run_key(run_id: str) -> str:
@@ -186,6 +188,9 @@ def _match(bundle: Bundle, search: _Search, commit: str, source: str) -> None:
         for path, digest in entry.outs.items():
             if digest.removeprefix("md5:").startswith(needle):
                 hit("output", digest, name, path)
+        for path, digest in entry.deps.items():
+            if digest.removeprefix("md5:").startswith(needle):
+                search.given_inputs.add(path)
 
 
 def _git(workspace: Workspace, *arguments: str) -> str:
@@ -334,6 +339,12 @@ def _ambiguous(search: _Search, choices: list[str], remedy: str = "give more of 
 
 def _unknown(search: _Search) -> OrchestrationError:
     looked = "; ".join(search.looked)
+    if search.given_inputs:
+        return OrchestrationError(
+            f"that is {', '.join(sorted(search.given_inputs))}, which was given and not made: nothing to reproduce",
+            where=search.given,
+            remedy="it comes with the repository; give the hash of an output",
+        )
     if search.near:
         near = sorted(search.near)[0]
         same = next(i for i, (a, b) in enumerate(zip(near, search.needle, strict=False)) if a != b)

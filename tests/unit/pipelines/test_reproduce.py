@@ -292,6 +292,12 @@ def test_a_forged_hash_is_told_from_an_unknown_one(clone: Path, bundle: Bundle) 
         find(Workspace(clone), forged)
 
 
+def test_a_given_input_is_told_as_one(clone: Path, bundle: Bundle) -> None:
+    given = next(entry.deps["given"] for entry in bundle.stages().values() if "given" in entry.deps)
+    with pytest.raises(OrchestrationError, match="that is given, which was given and not made"):
+        find(Workspace(clone), given)
+
+
 def test_a_committed_lock_is_enough_to_find_a_run_but_not_its_environment(clone: Path, bundle: Bundle) -> None:
     in_remote(clone, bundle).unlink()
     (clone / "dvc.lock").write_text(bundle.lock)
