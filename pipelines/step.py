@@ -18,8 +18,10 @@ from pathlib import Path
 from components.contracts.digests import digest_value
 from components.contracts.errors import CoworkError, DataError, OrchestrationError
 from components.contracts.load_params import load_params
+from components.contracts.params import Params
 from components.contracts.stage import StageFunction, StepContext
 from components.tracking.events import SpoolSink, next_attempt, spool_path
+from pipelines import guards
 from pipelines.codekeys import code_keys
 from pipelines.dvcfiles import Content, content
 from pipelines.registry import StageDef
@@ -106,7 +108,25 @@ def run_stage(
     stages = registry()
     stage = stage_named(name, stages)
     params = load_params(workspace.params_file)
+    with guards.only_writer(workspace, stage, _tell):
+        return _run_stage(stage, workspace, stages, params, run_dir, unconfined)
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _run_stage(
+    stage: StageDef,
+    workspace: Workspace,
+    stages: Mapping[str, StageDef],
+    params: Params,
+    run_dir: Path | None,
+    unconfined: bool,
+) -> dict[str, float]:
+    name = stage.name
     inputs = read_inputs(workspace, stage, stages)
+    before = {role: guards.stats_of(workspace.root / path) for role, path in stage.inputs.items()}
     code_key = code_keys({name: stage}, SOURCE, cache_file=workspace.state / "codekeys.json")[name]
     own = sections(params, stage)
     key = digest_value([name, own, {role: what.digest for role, what in inputs.items()}, code_key])
@@ -120,6 +140,8 @@ def run_stage(
             kind = "checkpoint" if role == "checkpoint" else "data"
             parent = what.digest if kind == "checkpoint" else parent
             sink.artifact("input", role, what.digest, kind=kind, path=stage.inputs[role], size=what.size)  # type: ignore[arg-type]
+        if run_dir:
+            guards.require_locked(workspace, stage, inputs)
         context = StepContext(
             name, params.seed, work_directory(workspace, name, key), sink, unconfined=unconfined, workers=WORKERS
         )
@@ -128,6 +150,8 @@ def run_stage(
             path.parent.mkdir(parents=True, exist_ok=True)
         paths = {role: workspace.root / path for role, path in stage.inputs.items()}
         metrics = load_function(stage)(stage_params(params, stage), paths, outputs, context)
+        guards.require_untouched(stage, before, workspace.root)
+        guards.require_own_bytes(stage, workspace.root)
         for role, path in outputs.items():
             made = content(path)
             if made is None:

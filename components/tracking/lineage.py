@@ -19,6 +19,8 @@ from components.contracts.errors import DataError
 from components.tracking.dag_layout import RAIL, layout, reduced
 
 RUN_FILE = "run.json"
+RECORD_FILE = "record.json"
+"""Beside it once the run is over: everything needed to repeat it (`pipelines/bundle.py`)."""
 StageStatus = Literal["pending", "running", "finished", "failed", "killed", "reused"]
 RunStatus = Literal["running", "finished", "failed", "killed"]
 
@@ -66,6 +68,11 @@ class RunRecord(_Record):
     status: RunStatus = "running"
     started: str = ""
     finished: str = ""
+    rerun: str = ""
+    """The stage that was asked to run again; `from_run` is the run whose outputs it was given."""
+    from_run: str = ""
+    incomplete: list[str] = Field(default_factory=list)
+    """Paths that were pulled with files missing and were still so when the run began."""
 
     def stage(self, name: str) -> StageRecord:
         """The entry of that stage, made when it is not there yet."""

@@ -22,8 +22,9 @@ from pydantic import BaseModel, Field
 from components.contracts.digests import digest_value, short
 from components.contracts.errors import DataError
 from components.tracking.events import SpoolFile, end_of, flatten, list_spools, read_events, start_of
-from components.tracking.lineage import RUN_FILE, RunRecord, pipeline_picture
+from components.tracking.lineage import RECORD_FILE, RUN_FILE, RunRecord, pipeline_picture
 from components.tracking.mlflow_child import FINAL, ChildRun, find_or_create_run, same_work, send_params, send_tags
+from components.tracking.mlflow_links import link_runs, link_tags
 from components.tracking.mlflow_names import PARAM_LIMIT, clean_name
 from components.tracking.mlflow_store import EXPERIMENT, Store, connect, default_uri
 
@@ -157,13 +158,15 @@ class MlflowShipper:
         }  # fmt: skip
         facts |= {f"cowork.reused.{stage.name}": stage.key for stage in record.stages if stage.status == "reused"}
         parts: dict[str, Any] = {"tags": {name: value for name, value in facts.items() if value}}
+        if links := link_tags(record):
+            parts["links"] = links
         if record.params:
             parts["params"] = flatten(record.params)
         if record.status != "running":
             parts |= {RUN_FILE: record.model_dump_json(indent=1), "lineage.svg": pipeline_picture(record)}
-            page = self.run_dir / PAGE
-            if page.is_file():
-                parts[PAGE] = page.read_text(encoding="utf-8")
+            for name in (PAGE, RECORD_FILE):
+                if (self.run_dir / name).is_file():
+                    parts[name] = (self.run_dir / name).read_text(encoding="utf-8")
         return parts
 
     def _parent_pending(self, final: bool) -> bool:
@@ -188,6 +191,10 @@ class MlflowShipper:
                 continue
             if name == "tags":
                 send_tags(store, position.mlflow_run, part)
+            elif name == "links":
+                assert record is not None
+                send_tags(store, position.mlflow_run, part)
+                link_runs(store, position.mlflow_run, record)
             elif name == "params":
                 # A parameter of a run cannot change: what a resumed run was given anew is in its run.json.
                 known = store.client.get_run(position.mlflow_run).data.params

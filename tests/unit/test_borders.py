@@ -53,7 +53,7 @@ EXCEPTIONS = {
 
 HEAVY = {
     "torch", "transformers", "tokenizers", "accelerate", "deepspeed", "mlflow", "great_expectations", "dvc", "kfp",
-    "kubernetes", "pandas", "pyarrow", "openpyxl", "matplotlib", "boto3",
+    "kubernetes", "pandas", "pyarrow", "openpyxl", "matplotlib", "boto3", "botocore", "azure", "configobj",
 }  # fmt: skip
 """Imported only inside the function that needs them."""
 
@@ -152,7 +152,10 @@ def test_pipelines_never_imports_torch_or_the_inside_of_training() -> None:
     assert broken == []
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["rerun"], ["step"], ["plan"], ["status"], ["report"], ["doctor"]])
+@pytest.mark.parametrize(
+    "command",
+    [[], ["run"], ["rerun"], ["step"], ["plan"], ["status"], ["report"], ["doctor"], ["reproduce"], ["data", "push"]],
+)
 def test_help_imports_nothing_heavy(command: list[str]) -> None:
     code = (
         "import sys\nfrom pipelines.cli import main\n"
