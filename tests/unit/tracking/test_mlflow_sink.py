@@ -233,7 +233,8 @@ def test_a_resumed_stage_goes_on_in_its_run_and_the_last_word_on_a_step_is_curre
             sink.metric("loss", value, step)
     assert drain(run_dir, uri_of(root)).error == ""
     found = runs(root)
-    assert (found["rl"].info.status, found["recipe-1"].info.status) == ("KILLED", "KILLED")
+    assert (found["rl"].info.status, found["recipe-1"].info.status) == ("FAILED", "FAILED")
+    assert "without a word" in found["rl"].data.tags["cowork.error"]
     with SpoolSink(spool_path(run_dir, "rl", 2)) as sink:
         sink.start("rl", 2, "key")
         sink.params({"lr": "0.1"})
@@ -248,6 +249,7 @@ def test_a_resumed_stage_goes_on_in_its_run_and_the_last_word_on_a_step_is_curre
     found = runs(root)
     assert (found["rl"].info.status, found["recipe-1"].info.status) == ("FINISHED", "FINISHED")
     assert found["rl"].data.tags["cowork.attempt"] == "2"
+    assert "cowork.error" not in found["rl"].data.tags, "the second attempt made it good"
     # Step 2 came out the same and is not said twice; step 3 changed, its old value stays in the history.
     assert history(root, found["rl"], "loss") == [(1, 0.9), (2, 0.8), (3, 0.65), (3, 0.7), (4, 0.6)]
     assert found["rl"].data.metrics["loss"] == 0.6
@@ -269,16 +271,16 @@ def test_an_attempt_with_changed_params_gets_a_run_of_its_own_linked_to_the_firs
     assert by_steps["2000"].data.tags["cowork.previous_attempt"] == by_steps["1000"].info.run_id
 
 
-def test_attempts_with_another_stage_key_are_runs_apart_and_the_left_one_is_killed(root: Path) -> None:
+def test_attempts_with_another_stage_key_are_runs_apart_and_the_left_one_is_failed(root: Path) -> None:
     run_dir = recipe(root, "running")
     for attempt, key in ((1, "old"), (2, "new")):
         with SpoolSink(spool_path(run_dir, "rl", attempt)) as sink:
             sink.start("rl", attempt, key)
     assert drain(run_dir, uri_of(root), final=False).error == ""
     found = client(root).search_runs(["1"], "tags.`cowork.stage` = 'rl'")
-    assert {run.data.tags["cowork.stage_key"]: run.info.status for run in found} == {"old": "KILLED", "new": "RUNNING"}
+    assert {run.data.tags["cowork.stage_key"]: run.info.status for run in found} == {"old": "FAILED", "new": "RUNNING"}
     assert drain(run_dir, uri_of(root), final=True).error == ""
-    assert {run.info.status for run in client(root).search_runs(["1"], "tags.`cowork.stage` = 'rl'")} == {"KILLED"}
+    assert {run.info.status for run in client(root).search_runs(["1"], "tags.`cowork.stage` = 'rl'")} == {"FAILED"}
 
 
 def test_a_metric_that_is_not_a_number_is_told_but_never_the_metric_s_value(root: Path) -> None:
@@ -410,6 +412,6 @@ def test_a_followed_run_arrives_while_it_goes_on_and_ends_with_the_signal(root: 
         process.kill()
     found = client(root).search_runs(["1"], max_results=100)
     assert {run.info.run_name: run.info.status for run in found} == {
-        "died": "KILLED", "rl": "KILLED", "recipe-1": "FINISHED", "midtrain": "FINISHED", "gui-sft": "FINISHED",
+        "died": "FAILED", "rl": "FAILED", "recipe-1": "FINISHED", "midtrain": "FINISHED", "gui-sft": "FINISHED",
         "evaluate-gui-sft": "FINISHED",
     }  # fmt: skip
