@@ -51,13 +51,10 @@ def pipeline_picture(record: RunRecord, checked: Mapping[str, State] | None = No
     states = checked or {}
     made = {artifact.digest for stage in record.stages for artifact in stage.outputs}
     given = {a.digest: a for stage in record.stages for a in stage.inputs if a.digest not in made}
-    boxes = [
-        _given_box(
-            Node(name=a.name, path=a.path, digest=a.digest, kind=a.kind, state=states.get(a.digest, "unchecked"))
-        )
-        for a in given.values()
-    ]
-    return _draw(boxes + [_stage_box(stage, states) for stage in record.stages])
+    nodes = [Node(name=a.name, path=a.path, digest=a.digest, kind=a.kind) for a in given.values()]
+    for node in nodes:
+        node.state = states.get(node.digest, "unchecked")
+    return _draw([_given_box(node) for node in nodes] + [_stage_box(stage, states) for stage in record.stages])
 
 
 def graph_picture(graph: Graph) -> str:

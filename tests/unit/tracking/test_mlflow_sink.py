@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 import sqlite3
@@ -16,47 +15,18 @@ from components.tracking.lineage import RunRecord, StageRecord
 from components.tracking.mlflow_names import PARAM_LIMIT, TAG_LIMIT, clean_name, fit_param, fit_tag
 from components.tracking.mlflow_sink import MlflowShipper, drain
 from components.tracking.mlflow_store import register_dvc_source
+from tests.unit.tracking.mlflow_kit import SECONDS, client_of, runs_of, shift, uri_of
 
 BASE, MIDTRAINED, TRAINED = "b" * 32 + ".dir", "c" * 32 + ".dir", "d" * 32 + ".dir"
 CORPUS, TASKS = "1" * 32 + ".dir", "2" * 32 + ".dir"
 
 
-@pytest.fixture(scope="module")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with MLflow's tables and nothing in them: made once, making it takes seconds."""
-    folder = tmp_path_factory.mktemp("store")
-    run_dir = folder / ".cowork" / "runs" / "first"
-    SpoolSink(spool_path(run_dir, "forge", 1)).close()
-    assert drain(run_dir, uri_of(folder)).error == ""
-    with sqlite3.connect(folder / "mlflow.db") as database:
-        for table in ("tags", "latest_metrics", "metrics", "params", "runs"):
-            database.execute(f"delete from {table}")
-    return folder
-
-
-def uri_of(folder: Path) -> str:
-    return f"sqlite:///{folder}/mlflow.db"
-
-
-@pytest.fixture
-def root(empty_store: Path, tmp_path: Path) -> Path:
-    """A folder with a store of its own."""
-    shutil.copy(empty_store / "mlflow.db", tmp_path / "mlflow.db")
-    return tmp_path
-
-
 def client(root: Path) -> Any:
-    import mlflow
-
-    return mlflow.MlflowClient(tracking_uri=uri_of(root))
+    return client_of(uri_of(root))
 
 
 def runs(root: Path) -> dict[str, Any]:
-    """Runs by name, whole. Two of one name are a failure of the test that asks."""
-    found = client(root).search_runs(["1"], max_results=100)
-    names = [run.info.run_name for run in found]
-    assert len(names) == len(set(names)), names
-    return {run.info.run_name: client(root).get_run(run.info.run_id) for run in found}
+    return runs_of(uri_of(root))
 
 
 def history(root: Path, run: Any, name: str) -> list[tuple[int, float]]:
@@ -89,12 +59,6 @@ def tell(run_dir: Path) -> None:
         shift(spool_path(run_dir, stage, 1), second * 1000)
 
 
-def shift(spool: Path, milliseconds: int) -> None:
-    """Make a spool's records later: stages of a real run do not begin in the same millisecond."""
-    events = [json.loads(line) for line in spool.read_text().splitlines()]
-    spool.write_text("".join(json.dumps({**event, "t": event["t"] + milliseconds}) + "\n" for event in events))
-
-
 def assert_told_once(root: Path) -> None:
     """What the store must hold after `tell`, however often and with whatever accidents it was sent."""
     found = runs(root)
@@ -109,6 +73,8 @@ def assert_told_once(root: Path) -> None:
     models = client(root).search_logged_models(["1"])
     assert sorted(model.tags["cowork.digest"] for model in models) == sorted([BASE, MIDTRAINED, TRAINED])
     assert {str(model.status) for model in models} == {"READY"}
+    versions = client(root).search_model_versions("name = 'cowork-policy'")
+    assert sorted(version.tags["cowork.digest"] for version in versions) == sorted([MIDTRAINED, TRAINED])
 
 
 def recipe(root: Path, status: str = "finished") -> Path:
@@ -407,7 +373,7 @@ def test_a_followed_run_arrives_while_it_goes_on_and_ends_with_the_signal(root: 
         process.terminate()  # at once: the records below must arrive all the same
         tell(run_dir)
         recipe(root)
-        assert process.wait(120) == 0, (run_dir / "ship.log").read_text()
+        assert process.wait(SECONDS) == 0, (run_dir / "ship.log").read_text()
     finally:
         process.kill()
     found = client(root).search_runs(["1"], max_results=100)

@@ -1,6 +1,6 @@
 """A toy recipe with two trained stages and their evaluations, for tests of lineage and MLflow: real runs, toy work.
 
-`knobs.json` steers it as in `tests.unit.pipelines.toy`; besides, {"success": {"rl": 0.5}} sets what an evaluation finds.
+`knobs.json` steers it as in `tests.unit.pipelines.toy`; {"success": {"rl": 0.5}} sets what an evaluation finds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _TOY = "tests.unit.pipelines.toy"
 
 def _evaluate(name: str) -> StageDef:
     inputs = {"checkpoint": f"outputs/models/{name}", "tasks": "outputs/tasks"}
-    return StageDef(f"evaluate-{name}", f"{_HERE}:evaluate", inputs, {"scores": f"outputs/scores/{name}"}, ("evaluate",))
+    scores = {"scores": f"outputs/scores/{name}"}
+    return StageDef(f"evaluate-{name}", f"{_HERE}:evaluate", inputs, scores, ("evaluate",))
 
 
 STAGES = {
