@@ -20,8 +20,9 @@ from pipelines.runlock import run_lock
 from pipelines.step import with_source
 from pipelines.workspace import Workspace
 
-SECONDS = 60.0
-"""How long to wait for MLflow to take the rest; what it did not take stays in the spool for the next time."""
+SECONDS = 300.0
+"""How long to wait for MLflow to take the rest, at most; a server that does not answer is given up much sooner. What
+it did not take stays in the spool for the next time."""
 
 
 def settle_records(workspace: Workspace) -> list[str]:
@@ -61,7 +62,7 @@ def settle_mlflow(workspace: Workspace, say: Callable[[str], None]) -> bool:
     if not folders:
         return True
     say(f"sending to MLflow what is left of {', '.join(folder.name for folder in folders)}")
-    command = [sys.executable, "-m", "components.tracking.ship", *map(str, folders)]
+    command = [sys.executable, "-m", "components.tracking.ship", "--tries", "1", *map(str, folders)]
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS,

@@ -54,6 +54,15 @@ def send_params(store: Store, run_id: str, values: dict[str, str], limit: int = 
     send_tags(store, run_id, {f"name.{p.name}": n for p, n in zip(fitted, sorted(values), strict=True) if p.name != n})
 
 
+def send_results(store: Store, run_id: str, values: dict[str, float]) -> None:
+    """Final figures of a run. Sent twice, they are one: their time is that of the run's start."""
+    from mlflow.entities import Metric
+
+    at = store.client.get_run(run_id).info.start_time
+    for batch in chunks([Metric(name, value, at, 0) for name, value in sorted(values.items())], 500):
+        store.client.log_batch(run_id, metrics=batch)
+
+
 class ChildRun:
     """The child run of one attempt.
 

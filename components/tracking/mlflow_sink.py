@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +26,16 @@ from components.tracking.events import SpoolFile, end_of, flatten, list_spools, 
 from components.tracking.lineage import RUN_FILE, RunRecord, find_faults
 from components.tracking.lineage_graph import build_graph
 from components.tracking.lineage_picture import graph_picture, pipeline_picture
-from components.tracking.mlflow_child import FINAL, ChildRun, find_or_create_run, same_work, send_params, send_tags
+from components.tracking.mlflow_child import (
+    EVALUATES,
+    FINAL,
+    ChildRun,
+    find_or_create_run,
+    same_work,
+    send_params,
+    send_results,
+    send_tags,
+)
 from components.tracking.mlflow_names import PARAM_LIMIT, clean_name
 from components.tracking.mlflow_store import (
     EXPERIMENT,
@@ -206,6 +216,8 @@ class MlflowShipper:
         parts: dict[str, Any] = {"tags": {name: value for name, value in facts.items() if value}}
         if record.params:
             parts["params"] = flatten(record.params)
+        if results := _results(record):
+            parts["metrics"] = results
         if record.status != "running":
             parts |= {RUN_FILE: record.model_dump_json(indent=1), PICTURE: pipeline_picture(record)}
             for name in RUN_FILES:
@@ -253,6 +265,8 @@ class MlflowShipper:
                 known = store.client.get_run(position.mlflow_run).data.params
                 new = {key: value for key, value in part.items() if clean_name(key) not in known}
                 send_params(store, position.mlflow_run, new, self._param_limit)
+            elif name == "metrics":
+                send_results(store, position.mlflow_run, part)
             else:
                 store.client.log_text(position.mlflow_run, part, name)
             position.sent[name] = digest_value(part)
@@ -320,6 +334,17 @@ class MlflowShipper:
             position.status = child.cut_off(by_user, whole[-1]["t"] if whole else None)
         self._save(spool, position)
         return sent
+
+
+def _results(record: RunRecord) -> dict[str, float]:
+    """What the evaluations found, so that whole recipe runs can be compared: `success.rl`, `calls.rl`..."""
+    found = {}
+    for entry in record.stages:
+        if entry.name.startswith(EVALUATES):
+            for name, value in entry.metrics.items():
+                if math.isfinite(value):
+                    found[clean_name(f"{name}.{entry.name.removeprefix(EVALUATES)}")] = value
+    return found
 
 
 def note(record: RunRecord) -> str:

@@ -78,6 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--uri", default=None, help="MLflow tracking URI (default: MLFLOW_TRACKING_URI, else SQLite)")
     parser.add_argument("--follow", action="store_true", help="go on until the parent process ends or SIGTERM comes")
     parser.add_argument("--running", action="store_true", help="the run goes on: do not mark open stages as killed")
+    parser.add_argument("--tries", type=int, default=3, help="how often to try when the server was slow (default: 3)")
     options = parser.parse_args(arguments)
     for folder in options.run_dir:
         if not folder.is_dir():
@@ -95,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         result = Shipped(0, "")
         for folder in options.run_dir:
-            one = drain(folder, options.uri, final=not options.running)
+            one = drain(folder, options.uri, final=not options.running, tries=options.tries)
             result = Shipped(result.records + one.records, result.error or one.error)
     if result.error:
         print(f"{result.records} records sent, the rest stays in the spool: {result.error}", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ import pytest
 
 from components.tracking.lineage import RunRecord
 from components.tracking.mlflow_registry import CANDIDATE, CHAMPION
+from pipelines.lineage_show import show_lineage
 from pipelines.processes import alive
 from pipelines.waiting import wait_until
 from tests.unit.pipelines import toy
@@ -132,8 +134,6 @@ def test_kill_9_of_the_mlflow_server_in_mid_run_loses_no_metric_and_no_stage(
     record = record_of(recipe)
     assert {entry.status for entry in record.stages} == {"finished"} and record.status == "finished"
     assert "rl" not in told(root / "mlflow.db"), "the server was dead before"
-    still_down = cowork(recipe, "status", **where)
-    assert still_down.returncode == 0 and "nothing is lost" in still_down.stderr
     with serving(root, port):
         done = cowork(recipe, "run", **where)
         assert done.returncode == 0 and "nothing to do" in done.stdout, done.stdout + done.stderr
@@ -145,7 +145,11 @@ def test_kill_9_of_the_mlflow_server_in_mid_run_loses_no_metric_and_no_stage(
 @pytest.mark.slow
 @pytest.mark.timeout(5 * SECONDS)
 def test_after_kill_9_of_everything_the_next_command_ends_the_run_as_failed_and_the_next_run_goes_on(
-    recipe: Path, empty_store: Path, started: list[subprocess.Popen[str]]
+    recipe: Path,
+    empty_store: Path,
+    started: list[subprocess.Popen[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     database = recipe / ".cowork" / "mlflow.db"
     database.parent.mkdir()
@@ -159,7 +163,7 @@ def test_after_kill_9_of_everything_the_next_command_ends_the_run_as_failed_and_
     assert status.returncode == 0, status.stderr
     assert "ended without a word" in status.stderr and f"run {run_id}: failed" in status.stdout
     ends = told(database)
-    assert ends[run_id] == ends["midtrain"] == "FAILED" and "RUNNING" not in ends.values()
+    assert ends[run_id] == ends["midtrain"] == "FAILED" and "RUNNING" not in ends.values(), status.stderr
     record = record_of(recipe)
     assert (record.status, record.stage("midtrain").status) == ("failed", "killed")
     assert "without a word" in record.stage("midtrain").error
@@ -168,3 +172,27 @@ def test_after_kill_9_of_everything_the_next_command_ends_the_run_as_failed_and_
     assert done.returncode == 0 and f"goes on with {run_id}" in done.stdout, done.stdout + done.stderr
     runs = assert_whole(uri_of(recipe / ".cowork"), run_id)
     assert runs["midtrain"].data.tags["cowork.attempt"] == "2"
+    monkeypatch.chdir(recipe)
+    monkeypatch.setenv("COWORK_REGISTRY", "tests.unit.tracking.toy_policy:STAGES")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert_lineage_from_mlflow(recipe, {name: run.info.run_id for name, run in runs.items()}, run_id, capsys)
+
+
+def assert_lineage_from_mlflow(
+    recipe: Path, mlflow_runs: dict[str, str], run_id: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run of MLflow and an alias lead to the tree, also when nothing but MLflow knows of the run any more."""
+
+    def roots(word: str) -> list[str]:
+        assert show_lineage(word, as_json=True) == 0, capsys.readouterr().out
+        answer = json.loads(capsys.readouterr().out)
+        assert {node["state"] for node in answer["nodes"].values()} == {"verified"}
+        assert {step["run"] for step in answer["steps"].values()} == {run_id}
+        return [item.partition("@")[0] for item in answer["roots"]]
+
+    rl = ["outputs/models/rl"]
+    assert roots(mlflow_runs["rl"]) == roots("champion") == roots("cowork-policy@candidate") == rl
+    assert roots(mlflow_runs[run_id]) == ["outputs/scores/midtrain", "outputs/scores/rl"]
+    shutil.rmtree(recipe / ".cowork" / "runs")
+    (recipe / "dvc.lock").rename(recipe / "elsewhere.lock")
+    assert roots(mlflow_runs["rl"]) == roots("champion") == rl
