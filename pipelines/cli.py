@@ -149,6 +149,25 @@ def report(
 
 
 @app.command(epilog=EXIT_CODES)
+def lineage(
+    what: Annotated[str, typer.Argument(help="a stage, path, digest (4 digits do), run, MLflow run, or `champion`")],
+    profile: Profile = "",
+    json: AsJson = False,
+    svg: Annotated[str, typer.Option("--svg", metavar="FILE", help="write the tree as a picture, too")] = "",
+    params: Annotated[bool, typer.Option("--params", help="every parameter of every stage")] = False,
+    no_verify: Annotated[bool, typer.Option("--no-verify", help="do not hash the files again")] = False,
+) -> None:
+    """What an artifact came from, down to tasks, parameters and commit; every digest is checked against the files."""
+
+    def work() -> int:
+        from pipelines.lineage_show import show_lineage
+
+        return show_lineage(what, profile, as_json=json, svg=svg, verify=not no_verify, params=params)
+
+    guarded(work)
+
+
+@app.command(epilog=EXIT_CODES)
 def doctor(profile: Profile = "", unconfined: Unconfined = False, json: AsJson = False) -> None:
     """Check this machine: git, packages, confinement, disk space, memory; with a remedy for each fault."""
 

@@ -22,12 +22,14 @@ from pipelines.console import Picture, open_picture, seconds_text
 from pipelines.dvcfiles import read_lock
 from pipelines.follow import Follower
 from pipelines.incomplete import incomplete_paths
+from pipelines.lineage_show import write_lineage
 from pipelines.plan import Plan, Planned, make_plan
 from pipelines.registry import StageDef
 from pipelines.remote import main_root
 from pipelines.runlock import run_lock
 from pipelines.session import Session
 from pipelines.source_changes import PATCH_FILE, changes_of
+from pipelines.stale import last_word, settle_mlflow, settle_records
 from pipelines.workspace import SOURCE, Workspace, find_workspace, profile_path, registry, side_workspace, stage_named
 
 Say = Callable[[str], None]
@@ -180,6 +182,7 @@ def run(options: Options) -> Outcome:
             rerun.restore(find_workspace(), workspace, base, say)
         params = load_params(workspace.params_file)
         check_runnable(workspace, params, stages)
+        settle_records(workspace)
         keys = refresh_keys(workspace, stages)
         forced = frozenset([options.force]) if options.force else frozenset()
         scope = in_scope(stages, options)
@@ -191,6 +194,8 @@ def run(options: Options) -> Outcome:
         if plan.empty:
             say("nothing to do: every output is that of the present code, parameters and inputs")
             outcome = Outcome("nothing", reused=scope)
+            if options.ship:
+                settle_mlflow(workspace, say)
         else:
             doctor.require(doctor.quick_checks(workspace, stages, options.unconfined))
             outcome = _Driver(workspace, stages, params, plan, options, say, base).run()
@@ -252,15 +257,22 @@ class _Driver:
         session = Session(self.workspace, self.run_dir, self.options.unconfined, self.options.ship, self._tick, uri)
         try:
             with session:
-                for arguments in phases(self.plan, self.stages, self.options):
-                    code = session.phase(arguments)
-                    if code:
-                        break
+                try:
+                    for arguments in phases(self.plan, self.stages, self.options):
+                        code = session.phase(arguments)
+                        if code:
+                            break
+                except KeyboardInterrupt:
+                    # Said before the shipper ends: what the user stopped is no crash.
+                    self.record.status = "killed"
+                    self.record.save(self.run_dir)
+                    raise
                 status = "failed" if code else "finished"
                 self._settle(session, status)
                 self._write_page()
                 if self.options.ship and not session.finish_shipping(SHIP_SECONDS):
-                    self.say(f"MLflow has not everything yet; the rest stays in {self._relative(self.run_dir)}")
+                    why = last_word(self.run_dir / "ship.log")
+                    self.say(f"MLflow has not everything yet; the rest stays in {self._relative(self.run_dir)}: {why}")
         except KeyboardInterrupt:
             self.say("stopped; `cowork run` continues here")
             self._settle(session, "killed")
@@ -332,6 +344,7 @@ class _Driver:
         """The run's own page: the report stage's with times, costs and lineage. A half-finished run gets one too."""
         from components.tracking.step import write_run_report
 
+        checked = write_lineage(self.workspace, self.stages, self.run_dir, self.record)
         stage = self.stages.get("report")
         if stage is None:
             return
@@ -339,7 +352,7 @@ class _Driver:
         made = [records.origin(self.workspace, e.name, {a.path: a.digest for a in e.outputs}) for e in self._reused()]
         earlier = sorted({found[0] for found in made if found and found[0] != self.run_dir}, reverse=True)
         try:
-            write_run_report(self.run_dir, inputs, self.record.params, self.params.report.episodes, earlier)
+            write_run_report(self.run_dir, inputs, self.record.params, self.params.report.episodes, earlier, checked)
         except (
             CoworkError,
             OSError,

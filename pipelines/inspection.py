@@ -87,6 +87,10 @@ def show_status(profile: str, as_json: bool) -> int:
 
     workspace = existing_workspace(profile)
     owner = holder(workspace.state / "lock")
+    if owner is None:
+        from pipelines.stale import settle_runs
+
+        settle_runs(workspace)
     found = next(iter(records.read_records(workspace)), None)
     if found is None:
         print(json.dumps({"run": None}) if as_json else "no run yet; `cowork run` starts one")

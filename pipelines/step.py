@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from components.contracts.digests import digest_value
 from components.contracts.errors import CoworkError, DataError, OrchestrationError
@@ -21,6 +22,7 @@ from components.contracts.load_params import load_params
 from components.contracts.params import Params
 from components.contracts.stage import StageFunction, StepContext
 from components.tracking.events import SpoolSink, next_attempt, spool_path
+from components.tracking.promotion import read_evaluation
 from pipelines import guards
 from pipelines.codekeys import code_keys
 from pipelines.dvcfiles import Content, content
@@ -160,11 +162,22 @@ def _run_stage(
             sink.artifact(
                 "output", role, made.digest, kind=kind, path=stage.outputs[role], size=made.size, parent=parent  # type: ignore[arg-type]
             )  # fmt: skip
+        if "scores" in outputs:
+            _tell_evaluation(sink, outputs["scores"], name, own)
         sink.end("finished", metrics=metrics)
     shutil.rmtree(context.work, ignore_errors=True)
     with suppress(OSError):
         context.work.parent.rmdir()
     return metrics
+
+
+def _tell_evaluation(sink: SpoolSink, scores: Path, stage: str, own: Mapping[str, Any]) -> None:
+    """What decides on aliases, as a record. A stage does not fail for it: without a record nothing is promoted."""
+    try:
+        if found := read_evaluation(scores, stage.removeprefix("evaluate-"), own.get("evaluate", {})):
+            sink.evaluation(**found.model_dump())
+    except DataError as error:
+        sink.note(str(error))
 
 
 def main(name: str, workspace: Workspace, run_dir: Path | None, unconfined: bool) -> int:

@@ -14,6 +14,7 @@ Records are objects with `k` (kind) and `t` (milliseconds since the epoch):
 | metric   | name, value (a number, or the text "nan", "inf", "-inf"), step                            |
 | progress | done, total, unit                                                                         |
 | ledger   | kind, amounts (see `ledger.py` for the names that are understood)                         |
+| evaluation | stage, success, episodes, expected, infra_errors, bench (see `promotion.Evaluation`)    |
 | note     | text                                                                                      |
 | end      | status (finished, failed, killed), seconds, cpu_seconds, peak_mb, error, metrics          |
 """
@@ -172,6 +173,11 @@ class SpoolSink:
         """An input or output by its full DVC digest. `parent`: digest of the checkpoint this one started from."""
         record = {"k": "artifact", "role": role, "kind": kind, "name": name, "path": path, "digest": digest}
         self._put({**record, "size": size, "parent": parent})
+
+    def evaluation(self, stage: str, success: float | None, **facts: int | str) -> None:
+        """What an evaluation found out about the checkpoint it read: the fields of `promotion.Evaluation`."""
+        value = None if success is None else _plain(success)
+        self._put({"k": "evaluation", "stage": stage, "success": value, **facts})
 
     def end(self, status: Status, *, metrics: Mapping[str, float] | None = None, error: str = "") -> None:
         """The last record. Seconds are those since this sink was opened; memory is the peak of this process."""

@@ -13,9 +13,14 @@ from components.contracts.digests import digest_value, short
 from components.tracking.events import Event, start_of
 from components.tracking.ledger import StageCost, add_events
 from components.tracking.mlflow_names import PARAM_LIMIT, chunks, clean_name, fit_param, fit_tag, param_file
+from components.tracking.mlflow_registry import find_version, note_evaluation, note_failure, register
 from components.tracking.mlflow_store import DIGEST_LABEL, Store, dataset_input
+from components.tracking.promotion import Evaluation
 
 FINAL = {"finished": "FINISHED", "failed": "FAILED", "killed": "KILLED"}
+EVALUATES = "evaluate-"
+"""What the names of stages that measure a checkpoint begin with."""
+WITHOUT_A_WORD = "ended without a word: killed, out of memory, or the machine went down"
 
 
 def find_or_create_run(store: Store, identity: str, name: str, tags: dict[str, str], started: int | None = None) -> str:
@@ -49,6 +54,15 @@ def send_params(store: Store, run_id: str, values: dict[str, str], limit: int = 
     send_tags(store, run_id, {f"name.{p.name}": n for p, n in zip(fitted, sorted(values), strict=True) if p.name != n})
 
 
+def send_results(store: Store, run_id: str, values: dict[str, float]) -> None:
+    """Final figures of a run. Sent twice, they are one: their time is that of the run's start."""
+    from mlflow.entities import Metric
+
+    at = store.client.get_run(run_id).info.start_time
+    for batch in chunks([Metric(name, value, at, 0) for name, value in sorted(values.items())], 500):
+        store.client.log_batch(run_id, metrics=batch)
+
+
 class ChildRun:
     """The child run of one attempt.
 
@@ -70,6 +84,7 @@ class ChildRun:
         tags = {
             "mlflow.parentRunId": self._parent, "mlflow.source.git.commit": self._commit, "cowork.kind": "stage",
             "cowork.run": self._run, "cowork.stage": self._stage, "cowork.stage_key": key,
+            "mlflow.source.name": f"cowork step {self._stage}", "mlflow.source.type": "LOCAL",
         }  # fmt: skip
         identity = digest_value(["stage", self._run, self._stage, key, variant])
         found = find_or_create_run(self._store, identity, self._stage, tags, self._start.get("t"))
@@ -130,7 +145,7 @@ class ChildRun:
             else:
                 self._model_output(event)
         elif role == "input":
-            context = "evaluation" if self._stage.startswith("evaluate-") else "training"
+            context = "evaluation" if self._stage.startswith(EVALUATES) else "training"
             # The path tells data sets apart; a stage's own word for it ("corpus") does not.
             data = dataset_input(event["path"] or name, event["path"], digest, self._commit, context)
             self._store.client.log_inputs(self.mlflow_run, datasets=[data])
@@ -189,6 +204,10 @@ class ChildRun:
         model = self._publish(model, event)
         if model.model_id not in known:
             self._store.client.log_outputs(self.mlflow_run, [LoggedModelOutput(model.model_id, 0)])
+        register(
+            self._store, model, digest=event["digest"], path=event["path"], stage=self._stage, run=self._run,
+            mlflow_run=self.mlflow_run,
+        )  # fmt: skip
 
     # The end.
 
@@ -226,11 +245,44 @@ class ChildRun:
         client.log_batch(self.mlflow_run, metrics=costs)
         if end["error"]:
             odd["cowork.error"] = end["error"]
+        elif "cowork.error" in run.data.tags:
+            client.delete_tag(self.mlflow_run, "cowork.error")  # of an earlier attempt that this one made good
+        if said := self._judge(attempts[-1], end):
+            odd["cowork.evaluation"] = said
         send_tags(self._store, self.mlflow_run, odd)
         self.terminate(FINAL[end["status"]], at)
 
+    def _judge(self, events: list[Event], end: Event) -> str:
+        """What an evaluation means for the registry, in words; empty for a stage that is none."""
+        said = next((event for event in reversed(events) if event["k"] == "evaluation"), None)
+        read = [e for e in events if e["k"] == "artifact" and e["role"] == "input" and e["kind"] == "checkpoint"]
+        if not read or not (said or self._stage.startswith(EVALUATES)):
+            return ""
+        stage = said["stage"] if said else self._stage.removeprefix(EVALUATES)
+        version = find_version(self._store, read[0]["digest"])
+        if version is None:
+            model = self._find_model("cowork.digest", read[0]["digest"])
+            if model is None or stage == "base" or said is None:
+                return ""  # the base checkpoint is no stage's work
+            version = register(
+                self._store, model, digest=read[0]["digest"], path=read[0]["path"], stage=stage,
+                run=model.tags.get("cowork.run", "unknown"), mlflow_run=model.source_run_id or None,
+            )  # fmt: skip
+        if said is None or end["status"] != "finished":
+            return note_failure(self._store, version, str(end["error"] or end["status"]))
+        fields = {**said, "success": None if said["success"] is None else float(said["success"])}
+        return note_evaluation(self._store, version, Evaluation.model_validate(fields), int(end["t"]))
+
     def reopen(self) -> None:
         self._store.client.update_run(self.mlflow_run, status="RUNNING")
+
+    def cut_off(self, by_user: bool, at: int | None) -> str:
+        """The end of a stage that did not say one: stopped by the user, or crashed. The status it got."""
+        status = "KILLED" if by_user else "FAILED"
+        if not by_user:
+            send_tags(self._store, self.mlflow_run, {"cowork.error": WITHOUT_A_WORD})
+        self.terminate(status, at)
+        return status
 
     def terminate(self, status: str, at: int | None) -> None:
         self._store.client.set_terminated(self.mlflow_run, status, end_time=at)

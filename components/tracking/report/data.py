@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from components.tracking.ledger import StageCost
 from components.tracking.lineage import RunRecord
+from components.tracking.lineage_graph import State
 from components.tracking.scores import Scores
 
 
@@ -153,6 +154,8 @@ class ReportData(_Part):
     feedback: list[PractiseNext] = Field(default_factory=list)
     costs: list[StageCost] = Field(default_factory=list)
     record: RunRecord | None = None
+    checked: dict[str, State] = Field(default_factory=dict)
+    """Digest -> what a look at the files found when the page was made."""
     params: dict[str, Any] = Field(default_factory=dict)
     notes: list[str] = Field(default_factory=list)
     """Things the reader must know: alarms, infrastructure failures by name, what was not run."""
