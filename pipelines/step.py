@@ -19,7 +19,7 @@ from components.contracts.digests import digest_value
 from components.contracts.errors import CoworkError, DataError, OrchestrationError
 from components.contracts.load_params import load_params
 from components.contracts.stage import StageFunction, StepContext
-from components.tracking.events import SpoolSink, next_attempt, spool_path
+from components.tracking.events import VALIDATION, SpoolSink, next_attempt, spool_path
 from pipelines.codekeys import code_keys
 from pipelines.dvcfiles import Content, content
 from pipelines.registry import StageDef
@@ -127,7 +127,10 @@ def run_stage(
         for path in outputs.values():
             path.parent.mkdir(parents=True, exist_ok=True)
         paths = {role: workspace.root / path for role, path in stage.inputs.items()}
-        metrics = load_function(stage)(stage_params(params, stage), paths, outputs, context)
+        try:
+            metrics = load_function(stage)(stage_params(params, stage), paths, outputs, context)
+        finally:
+            keep_page(outputs, run, name)
         for role, path in outputs.items():
             made = content(path)
             if made is None:
@@ -141,6 +144,14 @@ def run_stage(
     with suppress(OSError):
         context.work.parent.rmdir()
     return metrics
+
+
+def keep_page(outputs: Mapping[str, Path], run: Path, stage: str) -> None:
+    """A data gate's page goes to the run's folder too, also where the gate failed and its outputs are no run's."""
+    for page in outputs.get("validation", run / "none").glob("*.html"):
+        target = run / VALIDATION / f"{stage}.html"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(page, target)
 
 
 def main(name: str, workspace: Workspace, run_dir: Path | None, unconfined: bool) -> int:

@@ -21,7 +21,7 @@ from pydantic import BaseModel, Field
 
 from components.contracts.digests import digest_value, short
 from components.contracts.errors import DataError
-from components.tracking.events import SpoolFile, end_of, flatten, list_spools, read_events, start_of
+from components.tracking.events import VALIDATION, SpoolFile, end_of, flatten, list_spools, read_events, start_of
 from components.tracking.lineage import RUN_FILE, RunRecord, pipeline_picture
 from components.tracking.mlflow_child import FINAL, ChildRun, find_or_create_run, same_work, send_params, send_tags
 from components.tracking.mlflow_names import PARAM_LIMIT, clean_name
@@ -164,6 +164,8 @@ class MlflowShipper:
             page = self.run_dir / PAGE
             if page.is_file():
                 parts[PAGE] = page.read_text(encoding="utf-8")
+            gates = sorted((self.run_dir / VALIDATION).glob("*.html"))
+            parts |= {f"{VALIDATION}/{gate.name}": gate.read_text(encoding="utf-8") for gate in gates}
         return parts
 
     def _parent_pending(self, final: bool) -> bool:

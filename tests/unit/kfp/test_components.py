@@ -126,15 +126,15 @@ def test_a_flipped_byte_in_the_store_is_refused_and_named(world: World) -> None:
     data[10] ^= 4
     file.write_bytes(data)
     with pytest.raises(DataError, match="rows-0000.jsonl"):
-        world.run("harness", {"tasks": tasks["tasks"]})
-    assert not list((world.root / "harness").glob("harness"))
+        world.run("gate-tasks", {"tasks": tasks["tasks"]})
+    assert not list((world.root / "gate-tasks").glob("gate"))
 
 
 def test_a_lost_manifest_names_the_file(world: World) -> None:
     tasks = world.run("forge")["tasks"]
     Path(tasks.path).unlink()
     with pytest.raises(DataError, match=str(tasks.path)):
-        world.run("harness", {"tasks": tasks})
+        world.run("gate-tasks", {"tasks": tasks})
 
 
 def test_a_wrong_wire_is_refused_by_the_names_the_registry_has(world: World) -> None:
