@@ -36,7 +36,7 @@ def check(
     except Exception as error:
         failed = [int(made.meta["rule"]) for made in expectations]
         return results + [RuleResult(n, None, exception=f"{type(error).__name__}: {error}") for n in failed]
-    return results + [_result(answer, kept) for answer in answers]
+    return results + [_result(answer, kept, named_by) for answer in answers]
 
 
 @cache
@@ -85,7 +85,7 @@ def _kept(frame: Any, rule: Rule) -> int | None:
         return None
 
 
-def _result(answer: Mapping[str, Any], kept: Mapping[int, int | None]) -> RuleResult:
+def _result(answer: Mapping[str, Any], kept: Mapping[int, int | None], named_by: Sequence[str]) -> RuleResult:
     number = int(answer["expectation_config"]["meta"]["rule"])
     found = answer.get("result") or {}
     return RuleResult(
@@ -97,7 +97,10 @@ def _result(answer: Mapping[str, Any], kept: Mapping[int, int | None]) -> RuleRe
         kept=kept[number],
         observed=found.get("observed_value"),
         exception=exception_words(answer.get("exception_info") or {}),
-        rows=tuple(dict(row) for row in (found.get("unexpected_index_list") or ())[:MOST_ROWS]),
+        rows=tuple(
+            {name: row[name] for name in named_by} | row
+            for row in (found.get("unexpected_index_list") or ())[:MOST_ROWS]
+        ),
     )
 
 

@@ -98,7 +98,7 @@ def _text(path: Path) -> str:
 def _scores() -> Table:
     return Table(
         (
-            "file_of", "stage", "checkpoint", "success", "low", "high", "recount_gap", "calls", "tokens", "gui_share",
+            "file_of", "stage", "checkpoint", "success", "interval_gap", "recount_gap", "calls", "tokens", "gui_share",
             "grounding", "single_step", "other_skills", "episodes", "infra_share", "task_set",
         )
     )  # fmt: skip
@@ -118,15 +118,16 @@ def _shown() -> Table:
 
 
 def _add_scores(table: Table, stage: str, score: Scores, episodes: Sequence[EpisodeRow]) -> None:
-    """`recount_gap`: the stated success minus the one counted from the episodes; `task_set`: digest of what was played.
+    """`interval_gap`: how far the success is outside of its interval; `recount_gap`: from the one counted from the
+    episodes; `task_set`: digest of what was played.
 
     Figures that were not measured stay None, a missing value for the rules.
     """
     main = [episode for episode in episodes if episode.split == "heldout"]
     recount = sum(e.success and not e.infra_error for e in main) / len(main) if main else math.nan
-    low, high = score.success_interval or (None, None)
     table.add(
-        file_of=stage, stage=score.stage, checkpoint=score.checkpoint, success=score.success, low=low, high=high,
+        file_of=stage, stage=score.stage, checkpoint=score.checkpoint, success=score.success,
+        interval_gap=_interval_gap(score),
         recount_gap=None if score.success is None or not main else abs(score.success - recount),
         calls=score.calls, tokens=score.tokens, gui_share=score.gui_share,
         grounding=score.grounding.micro if score.grounding else None,
@@ -135,6 +136,13 @@ def _add_scores(table: Table, stage: str, score: Scores, episodes: Sequence[Epis
         infra_share=score.infra_errors / score.episodes if score.episodes else None,
         task_set=digest_value(sorted([e.task_id, e.repeat] for e in episodes)),
     )  # fmt: skip
+
+
+def _interval_gap(score: Scores) -> float | None:
+    if score.success is None or score.success_interval is None:
+        return None
+    low, high = score.success_interval
+    return max(low - score.success, score.success - high, 0.0)
 
 
 def _add_episode(table: Table, stage: str, line: int, episode: EpisodeRow, task_split: str) -> None:

@@ -21,7 +21,8 @@ SHOWN_ROWS = 20
 """Rows of one rule on the page."""
 TOLD_ROWS = 3
 """Rows of one rule in the error's text."""
-TOLD_RULES = 6
+TOLD_RULES = 4
+"""Rules in the error's text: all of it fits into what a console shows of a log."""
 _CELL = 90
 
 
@@ -100,7 +101,11 @@ def _rule(table: TableVerdict, rule: RuleVerdict) -> str:
 
 
 def _row(row: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {str(value)[:_CELL]}" for name, value in row.items())
+    return ", ".join(f"{name} {_plain(value, _CELL)}" for name, value in row.items())
+
+
+def _plain(value: Any, most: int) -> str:
+    return str(value).replace("\n", "\\n")[:most]
 
 
 def page(verdict: Verdict, suite: Suite) -> str:
@@ -111,7 +116,7 @@ def page(verdict: Verdict, suite: Suite) -> str:
         loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters["cell"] = lambda value: str(value)[:200]
+    environment.filters["cell"] = lambda value: _plain(value, 200)
     environment.filters["violation"] = _violation
     tables = [(table, list(zip(table.rules, table.declared.expectations, strict=False))) for table in verdict.tables]
     return environment.get_template("page.html").render(

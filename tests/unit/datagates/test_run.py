@@ -17,13 +17,16 @@ from tests.unit.pipelines import toy
 
 SIZES = ("forge.train=25", "forge.dev=25", "forge.heldout=25", "forge.heldout_skills=10")
 
+SECONDS = 600.0
+"""Far above what a run of three small stages takes; only one that hangs meets it."""
+
 
 def cowork(root: Path, *sets: str) -> subprocess.CompletedProcess[str]:
     arguments = [word for item in sets for word in ("--set", item)]
     return subprocess.run(
         [sys.executable, "-m", "pipelines.cli", "run", "--no-mlflow", "--json", *arguments],
         cwd=root, env=toy.environment() | {"COWORK_REGISTRY": "tests.unit.datagates.toy_gate:STAGES"},
-        capture_output=True, text=True, timeout=250,
+        capture_output=True, text=True, timeout=SECONDS,
     )  # fmt: skip
 
 
@@ -32,6 +35,7 @@ def record(root: Path, outcome: dict[str, Any]) -> RunRecord:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(2 * SECONDS)
 def test_a_failed_gate_stops_the_run_with_its_rows_and_keeps_its_page_until_the_data_is_mended(tmp_path: Path) -> None:
     root = tmp_path / "recipe"
     toy.write_recipe(root, STAGES)
@@ -60,8 +64,3 @@ def test_a_failed_gate_stops_the_run_with_its_rows_and_keeps_its_page_until_the_
     assert stages["gate-tasks"].metrics["rules"] > 20
     assert {artifact.name for artifact in stages["gate-tasks"].outputs} == {"gate", "validation"}
     assert kept.is_file()
-
-    other = cowork(root, "seed=2")
-    assert json.loads(other.stdout)["executed"] == ["forge", "gate-tasks", "harness"]
-    locked = (root / "dvc.lock").read_text()
-    assert locked.count("outputs/gates/tasks") == 2

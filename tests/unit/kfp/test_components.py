@@ -118,6 +118,18 @@ def test_the_report_s_page_is_an_html_artifact(world: World) -> None:
     assert Path(done["report"]["page"].path).read_text() == "<h1>report</h1>"
 
 
+def test_the_page_of_a_gate_that_failed_stays_in_the_store(
+    world: World, base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks = world.run("forge")["tasks"]
+    failing = World(_settings(base, seed=16), world.store, world.root)
+    with pytest.raises(DataError, match="breaks its rules"):
+        failing.run("gate-tasks", {"tasks": tasks})
+    assert (world.root / "gate-tasks" / "page").read_text() == "<h1>gate-tasks</h1>"
+    (said,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("page of the failed stage: ")]
+    assert (Path(said.partition(": ")[2]) / "page.html").read_text() == "<h1>gate-tasks</h1>"
+
+
 def test_a_flipped_byte_in_the_store_is_refused_and_named(world: World) -> None:
     tasks = world.run("forge")
     file = entry_path(world.store, tasks["tasks"].metadata["digest"]) / "rows-0000.jsonl"
