@@ -30,6 +30,7 @@ NO_OBSERVERS = ("components.tracking.scores",)
 LIBRARIES = {
     "torch": "torch", "transformers": "transformers", "tokenizers": "tokenizers", "safetensors": "safetensors",
     "numpy": "numpy", "pyarrow": "pyarrow", "openpyxl": "openpyxl", "PIL": "pillow",
+    "great_expectations": "great-expectations", "pandas": "pandas",
 }  # fmt: skip
 _NOT_DATA = (".py", ".pyc", ".md")
 _VERSION = "1"

@@ -70,7 +70,7 @@ def run_step(stage: str, unconfined: bool) -> int:
     if server := os.environ.get("COWORK_FORKSERVER"):
         from pipelines.forkserver import ask
 
-        code = ask(server, stage, workspace.root)
+        code = ask(server, stage, workspace.root, stages[stage].libraries)
         if code is not None:
             return code
     from pipelines.step import stage_environment

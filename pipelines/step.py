@@ -21,7 +21,7 @@ from components.contracts.errors import CoworkError, DataError, OrchestrationErr
 from components.contracts.load_params import load_params
 from components.contracts.params import Params
 from components.contracts.stage import StageFunction, StepContext
-from components.tracking.events import SpoolSink, next_attempt, spool_path
+from components.tracking.events import VALIDATION, SpoolSink, next_attempt, spool_path
 from components.tracking.promotion import read_evaluation
 from pipelines import guards
 from pipelines.codekeys import code_keys
@@ -151,7 +151,10 @@ def _run_stage(
         for path in outputs.values():
             path.parent.mkdir(parents=True, exist_ok=True)
         paths = {role: workspace.root / path for role, path in stage.inputs.items()}
-        metrics = load_function(stage)(stage_params(params, stage), paths, outputs, context)
+        try:
+            metrics = load_function(stage)(stage_params(params, stage), paths, outputs, context)
+        finally:
+            keep_page(outputs, run, name)
         guards.require_untouched(stage, before, workspace.root)
         guards.require_own_bytes(stage, workspace.root)
         for role, path in outputs.items():
@@ -178,6 +181,14 @@ def _tell_evaluation(sink: SpoolSink, scores: Path, stage: str, own: Mapping[str
             sink.evaluation(**found.model_dump())
     except DataError as error:
         sink.note(str(error))
+
+
+def keep_page(outputs: Mapping[str, Path], run: Path, stage: str) -> None:
+    """A data gate's page goes to the run's folder too, also where the gate failed and its outputs are no run's."""
+    for page in outputs.get("validation", run / "none").glob("*.html"):
+        target = run / VALIDATION / f"{stage}.html"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(page, target)
 
 
 def main(name: str, workspace: Workspace, run_dir: Path | None, unconfined: bool) -> int:

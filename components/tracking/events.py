@@ -39,6 +39,9 @@ Event = dict[str, Any]
 Role = Literal["input", "output"]
 Status = Literal["finished", "failed", "killed"]
 
+VALIDATION = "validation"
+"""Folder of a run with the pages of its data gates, one a gate."""
+
 BATCH = 32
 """Records held back at most before a write. A kill -9 loses no more than these, and none before the last `progress`."""
 FLUSH_SECONDS = 1.0

@@ -22,7 +22,7 @@ from pydantic import BaseModel, Field
 
 from components.contracts.digests import digest_value, short
 from components.contracts.errors import DataError
-from components.tracking.events import SpoolFile, end_of, flatten, list_spools, read_events, start_of
+from components.tracking.events import VALIDATION, SpoolFile, end_of, flatten, list_spools, read_events, start_of
 from components.tracking.lineage import RECORD_FILE, RUN_FILE, RunRecord, find_faults
 from components.tracking.lineage_graph import build_graph
 from components.tracking.lineage_picture import graph_picture, pipeline_picture
@@ -226,6 +226,8 @@ class MlflowShipper:
             for name in RUN_FILES:
                 if (self.run_dir / name).is_file():
                     parts[name] = (self.run_dir / name).read_text(encoding="utf-8")
+            gates = sorted((self.run_dir / VALIDATION).glob("*.html"))
+            parts |= {f"{VALIDATION}/{gate.name}": gate.read_text(encoding="utf-8") for gate in gates}
         return parts
 
     def _pictures(self, record: RunRecord | None) -> dict[str, str]:

@@ -39,7 +39,13 @@ _WORDS = ("components.forge.words",)
 EXCEPTIONS = {
     "forge": ("components.rollout.teacher",),  # the gate's oracle: a task is kept when the teacher can solve it
     "rollout": (*_SPEC, *_TASKS),  # an episode prepares a task's files and has them verified
-    "curation": (*_SPEC, *_WORDS, "components.forge.workflows"),  # the leak gate knows every word of every split
+    "curation": (
+        *_SPEC,
+        *_WORDS,
+        "components.forge.workflows",  # the leak gate knows every word of every split
+        "components.forge.store",  # the data gates read tasks and scores as they are stored
+        "components.tracking.scores",
+    ),
     "training": (*_SPEC, *_WORDS, "components.forge.store"),
     "evaluation": (
         *_SPEC,
