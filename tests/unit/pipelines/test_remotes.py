@@ -209,6 +209,7 @@ def test_the_remote_is_chosen_in_one_place_which_the_environment_overrides(
         f"azure://box/p?sv=1&sig={SECRET}",
         f"DefaultEndpointsProtocol=https;AccountName=a;AccountKey={SECRET}",
     ],
+    ids=["s3", "azure", "connection string"],
 )
 def test_an_address_with_a_credential_is_refused_and_not_written(workspace: Workspace, url: str) -> None:
     with pytest.raises(ParamsError, match="carries a credential") as error:
