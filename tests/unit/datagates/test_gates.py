@@ -297,7 +297,9 @@ FAULTS: dict[str, dict[str, tuple[Callable[[World, int], Row], tuple[str, str]]]
     "scores": {
         "a rate above one": (_score("midtrain", success=1.5), ("scores", "success")),
         "not the figure of its episodes": (_score("gui-sft", success=0.11), ("scores", "recount_gap")),
-        "an interval beside its score": (_score("terminal-sft", success_interval=[0.9, 1.0]), ("scores", "interval_gap")),
+        "an interval beside its score": (
+            _score("terminal-sft", success_interval=[0.9, 1.0]), ("scores", "interval_gap"),
+        ),
         "two stages with one checkpoint": (
             _score("hybrid-sft", checkpoint=f"sha256:{5:064d}"), ("scores", "checkpoint"),
         ),
