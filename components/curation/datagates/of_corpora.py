@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -50,13 +50,23 @@ class SampleRow(Frozen):
     weight: float
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """What a sample's prompt and responses show, whatever its number and weight."""
+
+    columns: dict[str, Any]
+    responses: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
+
+
 @dataclass
 class _Corpus:
     """What is counted over one corpus, and what its samples are read with."""
 
     name: str
     sizes: Mapping[str, tuple[int, int]]
-    tools: Collection[str]
+    tools: tuple[str, ...]
     params: Params
     channels: Counter[str] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
@@ -64,6 +74,7 @@ class _Corpus:
     told: dict[str, str] = field(default_factory=dict)
     """Task text -> the first sample that tells it."""
     used: set[str] = field(default_factory=set)
+    known: dict[tuple[str, str, str], _Seen] = field(default_factory=dict)
 
     def space(self, told: Told) -> ScreenSpace | None:
         """The coordinate space of the newest picture, None when it is not there."""
@@ -126,26 +137,37 @@ def _add(table: Table, corpus: _Corpus, number: int, row: SampleRow) -> None:
     corpus.kinds[row.kind] += 1
     if row.kind == "agent":
         corpus.skills[row.skill] += 1
+    key = (row.kind, row.messages, row.response)  # rare skills come several times over
+    if key not in corpus.known:
+        corpus.known[key] = _look(corpus, *key)
+    seen = corpus.known[key]
+    corpus.channels.update(seen.channels)
+    learned = sum(learned_chars(text, row.mask_think) for text in seen.responses) if row.weight > 0 else 0
+    for task in seen.tasks:
+        corpus.told.setdefault(task, row.sample_id)
+    _row(table, corpus, number, row, learned_chars=learned, questions=len(seen.responses), **seen.columns)
+
+
+def _look(corpus: _Corpus, kind: str, messages: str, response: str) -> _Seen:
     try:
-        told = tell(row.kind, row.messages, row.response)
+        told = tell(kind, messages, response)
     except (ValueError, KeyError, TypeError) as error:
-        _row(table, corpus, number, row, readable=f"{type(error).__name__}: {error}")
-        return
+        return _Seen({"readable": f"{type(error).__name__}: {error}"})
     corpus.used.update(told.images)
-    for text in told.texts:
-        for task in _TASK.findall(text)[-1:]:
-            corpus.told.setdefault(task, row.sample_id)
-    response_error, coordinate_error = _responses(corpus, told)
-    _row(
-        table, corpus, number, row, placeholders=_placeholders(told), pictures=len(told.images),
-        missing_pictures=sum(digest not in corpus.sizes for digest in told.images),
-        record_error=_record_error(told, number), response_error=response_error, coordinate_error=coordinate_error,
-        questions=len(told.responses),
-        learned_chars=sum(learned_chars(text, row.mask_think) for text in told.responses) if row.weight > 0 else 0,
-        other_split_words=" ".join(
-            sorted({word for text in (*told.texts, *told.responses) for word in foreign_words(text)})
-        ),
-    )  # fmt: skip
+    space = corpus.space(told)
+    answers = [_answer(text, space, corpus.tools) for text in told.responses]
+    words = {word for text in (*told.texts, *told.responses) for word in foreign_words(text)}
+    columns = {
+        "placeholders": sum(part["type"] == "image" for message in told.messages for part in message["content"]),
+        "pictures": len(told.images),
+        "missing_pictures": sum(digest not in corpus.sizes for digest in told.images),
+        "record_error": _record_error(told),
+        "response_error": next((form for form, _, _ in answers if form), ""),
+        "coordinate_error": next((place for _, place, _ in answers if place), ""),
+        "other_split_words": " ".join(sorted(words)),
+    }
+    tasks = tuple(task for text in told.texts for task in _TASK.findall(text)[-1:])
+    return _Seen(columns, told.responses, tasks, tuple(channel for _, _, channel in answers if channel))
 
 
 def _row(table: Table, corpus: _Corpus, number: int, row: SampleRow, **values: Any) -> None:
@@ -157,34 +179,27 @@ def _row(table: Table, corpus: _Corpus, number: int, row: SampleRow, **values: A
     table.add(**(found | values))
 
 
-def _placeholders(told: Told) -> int:
-    return sum(part["type"] == "image" for message in told.messages for part in message["content"])
-
-
-def _record_error(told: Told, number: int) -> str:
+def _record_error(told: Told) -> str:
     """What the contract of chat records says, its count of pictures aside: that is a rule of its own."""
     try:
-        check_record(told.record(), number)
+        check_record(told.record(), 1)
     except RecordError as error:
         return "" if error.code == "image_count_mismatch" else error.code
     return ""
 
 
-def _responses(corpus: _Corpus, told: Told) -> tuple[str, str]:
-    """(error of the form, error of a coordinate) of the first response that has one. Counts the channels."""
-    space = corpus.space(told)
-    for text in told.responses:
-        if space is None:
-            return "no_picture_to_point_at", ""
-        try:
-            call = parse_response(text, space, pointer=_SOMEWHERE, tools=corpus.tools).call
-        except CallError as error:
-            return ("", error.code) if error.code in _COORDINATE_CODES else (error.code, "")
-        if call.tool == "bash":
-            corpus.channels["terminal"] += 1
-        else:
-            corpus.channels["none" if call.action in ("terminate", "wait") else "gui"] += 1
-    return "", ""
+@lru_cache(maxsize=1 << 16)
+def _answer(text: str, space: ScreenSpace | None, tools: tuple[str, ...]) -> tuple[str, str, str]:
+    """(error of the form, error of a coordinate, channel) of one response."""
+    if space is None:
+        return "no_picture_to_point_at", "", ""
+    try:
+        call = parse_response(text, space, pointer=_SOMEWHERE, tools=tools).call
+    except CallError as error:
+        return ("", error.code, "") if error.code in _COORDINATE_CODES else (error.code, "", "")
+    if call.tool == "bash":
+        return "", "", "terminal"
+    return "", "", "none" if call.action in ("terminate", "wait") else "gui"
 
 
 def learned_chars(response: str, mask_think: bool) -> int:
