@@ -10,7 +10,7 @@ from components.contracts.errors import DataError
 from components.tracking.lineage import RunRecord
 from components.tracking.lineage_graph import Graph, State, build_graph, final_artifacts, text_tree
 from components.tracking.lineage_picture import graph_picture, pipeline_picture
-from components.tracking.mlflow_sink import GRAPH, PICTURE
+from components.tracking.mlflow_parent import GRAPH, PICTURE
 from pipelines import records
 from pipelines.lineage_check import check_graph
 from pipelines.lineage_find import find, params_of

@@ -162,7 +162,7 @@ def _box(box: Box, x: float, y: float) -> str:
     mark = _MARKS[box.state]
     corner = ""
     if mark:
-        where = f'x="{x + _WIDTH - 9:.0f}" y="{y + 19:.1f}"'
+        where = f'x="{x + _WIDTH - 9:.0f}" y="{y + 36:.1f}"'
         corner = f'<text class="lineage-mark lineage-{box.state}" {where}>{mark}</text>'
     look = f"lineage-{box.look}" + (" lineage-wanted" if box.wanted else "")
     return (

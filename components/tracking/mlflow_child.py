@@ -12,7 +12,16 @@ from typing import Any
 from components.contracts.digests import digest_value, short
 from components.tracking.events import Event, start_of
 from components.tracking.ledger import StageCost, add_events
-from components.tracking.mlflow_names import PARAM_LIMIT, chunks, clean_name, fit_param, fit_tag, param_file
+from components.tracking.mlflow_names import (
+    OLD_PARAM_LIMIT,
+    PARAM_LIMIT,
+    chunks,
+    clean_name,
+    fit_param,
+    fit_tag,
+    param_file,
+    whole_in,
+)
 from components.tracking.mlflow_registry import find_version, note_evaluation, note_failure, register
 from components.tracking.mlflow_store import DIGEST_LABEL, Store, dataset_input
 from components.tracking.promotion import Evaluation
@@ -42,16 +51,38 @@ def send_tags(store: Store, run_id: str, tags: dict[str, str]) -> None:
 
 
 def send_params(store: Store, run_id: str, values: dict[str, str], limit: int = PARAM_LIMIT) -> None:
-    """All parameters, in batches; values over the limit as files, renamed ones with the original name in a tag."""
+    """All parameters, in batches; values over the limit as files, renamed ones with the original name in a tag.
+
+    A server of an older version refuses values over 500 characters, or cuts them without a word: then they are files.
+    """
     from mlflow.entities import Param
+    from mlflow.exceptions import MlflowException
 
     fitted = [fit_param(name, value, limit) for name, value in sorted(values.items())]
     for param in fitted:
         if param.whole is not None:
             store.client.log_text(run_id, param.whole, param_file(param.name))
-    for batch in chunks(fitted, 50):
-        store.client.log_batch(run_id, params=[Param(param.name, param.value) for param in batch])
-    send_tags(store, run_id, {f"name.{p.name}": n for p, n in zip(fitted, sorted(values), strict=True) if p.name != n})
+    try:
+        for batch in chunks(fitted, 50):
+            store.client.log_batch(run_id, params=[Param(param.name, param.value) for param in batch])
+    except MlflowException as error:
+        if limit <= OLD_PARAM_LIMIT or "length" not in str(error):
+            raise
+        return send_params(store, run_id, values, OLD_PARAM_LIMIT)
+    said = {f"name.{p.name}": n for p, n in zip(fitted, sorted(values), strict=True) if p.name != n}
+    if any(len(param.value) > OLD_PARAM_LIMIT for param in fitted):
+        known = store.client.get_run(run_id).data.params
+        for param in fitted:
+            if param.whole is None and known.get(param.name, "") != param.value:
+                store.client.log_text(run_id, param.value, param_file(param.name))
+                said[f"cut.{param.name}"] = f"cut by the server; {whole_in(param.name, param.value)}"
+    send_tags(store, run_id, said)
+
+
+def _is_known_as(known: str | None, name: str, value: str, limit: int) -> bool:
+    """Whether what a server has of a parameter (None = nothing yet) is that value, as it or an old one holds it."""
+    forms = (fit_param(name, value, limit).value, fit_param(name, value, OLD_PARAM_LIMIT).value)
+    return known is None or known in forms or (len(known) >= OLD_PARAM_LIMIT and value.startswith(known))
 
 
 def send_results(store: Store, run_id: str, values: dict[str, float]) -> None:
@@ -110,9 +141,8 @@ class ChildRun:
 
     def _params(self, values: dict[str, str]) -> None:
         """A parameter cannot change in a run: changed ones open a run of their own, linked to this one."""
-        fitted = {p.name: p.value for p in (fit_param(name, value, self._limit) for name, value in values.items())}
         known = self._store.client.get_run(self.mlflow_run).data.params
-        if any(known.get(name, value) != value for name, value in fitted.items()):
+        if any(not _is_known_as(known.get(clean_name(n)), n, value, self._limit) for n, value in values.items()):
             if self._previous_status:
                 self.terminate(self._previous_status, self._start.get("t"))  # it was opened again for this attempt
             self.mlflow_run = self._open(digest_value(values), self.mlflow_run)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,22 +21,18 @@ from pydantic import BaseModel, Field
 
 from components.contracts.digests import digest_value, short
 from components.contracts.errors import DataError
-from components.tracking.events import VALIDATION, SpoolFile, end_of, flatten, list_spools, read_events, start_of
-from components.tracking.lineage import RECORD_FILE, RUN_FILE, RunRecord, find_faults
-from components.tracking.lineage_graph import build_graph
-from components.tracking.lineage_picture import graph_picture, pipeline_picture
-from components.tracking.mlflow_child import (
-    EVALUATES,
-    FINAL,
-    ChildRun,
-    find_or_create_run,
-    same_work,
-    send_params,
-    send_results,
-    send_tags,
+from components.tracking.events import SpoolFile, end_of, list_spools, read_events, start_of
+from components.tracking.lineage import RUN_FILE, RunRecord
+from components.tracking.mlflow_child import FINAL, ChildRun, find_or_create_run, same_work
+from components.tracking.mlflow_names import PARAM_LIMIT
+from components.tracking.mlflow_parent import (
+    PICTURE,
+    RUN_FILES,
+    STAGE_PICTURE,
+    run_parts,
+    send_part,
+    stage_pictures,
 )
-from components.tracking.mlflow_links import link_runs, link_tags
-from components.tracking.mlflow_names import PARAM_LIMIT, clean_name
 from components.tracking.mlflow_store import (
     EXPERIMENT,
     Store,
@@ -48,12 +43,6 @@ from components.tracking.mlflow_store import (
     without_secrets,
 )
 
-PAGE = "report.html"
-"""Page of a run (`step.write_run_report`); goes up with the run's record when it is there."""
-PICTURE = "lineage.svg"
-GRAPH = "lineage.json"
-RUN_FILES = (PAGE, PICTURE, GRAPH, RECORD_FILE)
-"""What whoever drives a run may leave beside its record for people; goes up when the run is over."""
 _SETTLED = "settled"
 
 STEP = 500
@@ -199,54 +188,11 @@ class MlflowShipper:
         status = record.status if record else "running"
         return FINAL.get(status, "FAILED" if final else "RUNNING")
 
-    def _parent_parts(self, record: RunRecord | None) -> dict[str, Any]:
-        """What the parent run should hold by now. Files go up once, when the run is over."""
-        if record is None:
-            return {}
-        facts = {
-            "mlflow.source.git.commit": record.commit, "cowork.dirty": str(record.dirty).lower(),
-            "cowork.profile": record.profile, "cowork.seed": str(record.seed),
-        }  # fmt: skip
-        facts |= {f"cowork.reused.{stage.name}": stage.key for stage in record.stages if stage.status == "reused"}
-        facts |= {f"cowork.{fault.code}": fault.text for fault in find_faults(record)}
-        facts |= {
-            "mlflow.source.name": "cowork run",
-            "mlflow.source.type": "LOCAL",
-            "mlflow.note.content": note(record),
-        }
-        parts: dict[str, Any] = {"tags": {name: value for name, value in facts.items() if value}}
-        if links := link_tags(record):
-            parts["links"] = links
-        if record.params:
-            parts["params"] = flatten(record.params)
-        if results := _results(record):
-            parts["metrics"] = results
-        if record.status != "running":
-            parts |= {RUN_FILE: record.model_dump_json(indent=1), PICTURE: pipeline_picture(record)}
-            for name in RUN_FILES:
-                if (self.run_dir / name).is_file():
-                    parts[name] = (self.run_dir / name).read_text(encoding="utf-8")
-            gates = sorted((self.run_dir / VALIDATION).glob("*.html"))
-            parts |= {f"{VALIDATION}/{gate.name}": gate.read_text(encoding="utf-8") for gate in gates}
-        return parts
-
-    def _pictures(self, record: RunRecord | None) -> dict[str, str]:
-        """Stage -> what its checkpoint or scores came from, for the page of the stage's own run."""
-        if record is None or record.status == "running":
-            return {}
-        sent = {spool.stage for spool in list_spools(self.run_dir)}
-        pictures = {}
-        for entry in record.stages:
-            shown = [a for a in entry.outputs if a.kind == "checkpoint" or a.name == "scores"]
-            if shown and entry.status == "finished" and entry.name in sent:
-                pictures[entry.name] = graph_picture(build_graph(shown, [record], prefer=record.run_id))
-        return pictures
-
     def _parent_pending(self, final: bool) -> bool:
         position, record = self._parent_position(), self._record()
         if position.status != self._parent_status(record, final):
             return True
-        parts = self._parent_parts(record) | {f"{PICTURE} {name}": p for name, p in self._pictures(record).items()}
+        parts = run_parts(self.run_dir, record) | stage_pictures(self.run_dir, record)
         return any(position.sent.get(name) != digest_value(part) for name, part in parts.items())
 
     def _open_parent(self, store: Store) -> str:
@@ -260,32 +206,16 @@ class MlflowShipper:
 
     def _close_parent(self, store: Store, final: bool) -> None:
         position, record = self._parent_position(), self._record()
-        for name, part in self._parent_parts(record).items():
+        for name, part in (run_parts(self.run_dir, record) | stage_pictures(self.run_dir, record)).items():
             if position.sent.get(name) == digest_value(part):
                 continue
-            if name == "tags":
-                send_tags(store, position.mlflow_run, part)
-            elif name == "links":
-                assert record is not None
-                send_tags(store, position.mlflow_run, part)
-                link_runs(store, position.mlflow_run, record)
-            elif name == "params":
-                # A parameter of a run cannot change: what a resumed run was given anew is in its run.json.
-                known = store.client.get_run(position.mlflow_run).data.params
-                new = {key: value for key, value in part.items() if clean_name(key) not in known}
-                send_params(store, position.mlflow_run, new, self._param_limit)
-            elif name == "metrics":
-                send_results(store, position.mlflow_run, part)
-            else:
-                store.client.log_text(position.mlflow_run, part, name)
+            if name.startswith(STAGE_PICTURE):
+                spools = [s for s in list_spools(self.run_dir) if s.stage == name.removeprefix(STAGE_PICTURE)]
+                store.client.log_text(self._position(spools[-1]).mlflow_run, part, PICTURE)
+            elif record is not None:
+                send_part(store, position.mlflow_run, name, part, record, self._param_limit)
             position.sent[name] = digest_value(part)
             self._write("parent.json", position)
-        for stage, picture in self._pictures(record).items():
-            if position.sent.get(f"{PICTURE} {stage}") != digest_value(picture):
-                spool = [spool for spool in list_spools(self.run_dir) if spool.stage == stage][-1]
-                store.client.log_text(self._position(spool).mlflow_run, picture, PICTURE)
-                position.sent[f"{PICTURE} {stage}"] = digest_value(picture)
-                self._write("parent.json", position)
         status = self._parent_status(record, final)
         if status == position.status:
             return
@@ -343,26 +273,6 @@ class MlflowShipper:
             position.status = child.cut_off(by_user, whole[-1]["t"] if whole else None)
         self._save(spool, position)
         return sent
-
-
-def _results(record: RunRecord) -> dict[str, float]:
-    """What the evaluations found, so that whole recipe runs can be compared: `success.rl`, `calls.rl`..."""
-    found = {}
-    for entry in record.stages:
-        if entry.name.startswith(EVALUATES):
-            for name, value in entry.metrics.items():
-                if math.isfinite(value):
-                    found[clean_name(f"{name}.{entry.name.removeprefix(EVALUATES)}")] = value
-    return found
-
-
-def note(record: RunRecord) -> str:
-    """What the run's page in MLflow says on top: what was made, by which stage, in the order of the recipe."""
-    rows = ["| stage | status | made | digest |", "| --- | --- | --- | --- |"]
-    for entry in record.stages:
-        for artifact in entry.outputs:
-            rows.append(f"| {entry.name} | {entry.status} | {artifact.path or artifact.name} | `{artifact.digest}` |")
-    return "\n".join([f"What came from which is drawn in the artifact `{PICTURE}`.", "", *rows])
 
 
 def _later(spool: SpoolFile, spools: list[SpoolFile]) -> list[SpoolFile]:

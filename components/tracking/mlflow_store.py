@@ -25,6 +25,7 @@ SWITCHES = {
     # A dead server must not hold the shipper for minutes: the spool keeps the records, the next pump tries again.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_TRUNCATE_LONG_VALUES": "false",
 }
 EXPERIMENT = "cowork"
 DIGEST_LABEL = 36

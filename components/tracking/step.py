@@ -14,7 +14,7 @@ from components.tracking.gather import gather
 from components.tracking.ledger import StageCost, run_costs
 from components.tracking.lineage import RunRecord
 from components.tracking.lineage_graph import State
-from components.tracking.mlflow_sink import PAGE
+from components.tracking.mlflow_parent import PAGE
 from components.tracking.report.build import build_report
 from components.tracking.report.data import ReportData
 from components.tracking.report.views import duration

@@ -160,7 +160,19 @@ def test_pipelines_never_imports_torch_or_the_inside_of_training() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [[], ["run"], ["rerun"], ["step"], ["plan"], ["status"], ["report"], ["doctor"], ["reproduce"], ["data", "push"]],
+    [
+        [],
+        ["run"],
+        ["rerun"],
+        ["step"],
+        ["plan"],
+        ["status"],
+        ["report"],
+        ["doctor"],
+        ["lineage"],
+        ["reproduce"],
+        ["data", "push"],
+    ],
 )
 def test_help_imports_nothing_heavy(command: list[str]) -> None:
     code = (

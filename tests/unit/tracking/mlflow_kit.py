@@ -58,6 +58,19 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+class Interrupting:
+    """A client between whose reading and moving somebody else promotes another version."""
+
+    def __init__(self, real: Any, meanwhile: Any) -> None:
+        self._real, self._meanwhile = real, meanwhile
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "set_registered_model_alias" and self._meanwhile:
+            meanwhile, self._meanwhile = self._meanwhile, None
+            meanwhile()
+        return getattr(self._real, name)
+
+
 class Server:
     """A real MLflow server over a SQLite file, on loopback, in a process group of its own."""
 

@@ -6,7 +6,6 @@ import math
 import os
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,7 +24,7 @@ from components.tracking.mlflow_registry import (
 from components.tracking.mlflow_sink import drain
 from components.tracking.mlflow_store import Store, connect
 from components.tracking.promotion import Evaluation
-from tests.unit.tracking.mlflow_kit import aliases_of, client_of, runs_of, shift, uri_of
+from tests.unit.tracking.mlflow_kit import Interrupting, aliases_of, client_of, runs_of, shift, uri_of
 
 
 @pytest.fixture
@@ -111,19 +110,6 @@ def test_promotions_at_the_same_time_end_with_the_best_one_and_tell_the_others(s
     assert "became champion" in said[4] and len(said) == 4
     settle_aliases(store)
     assert aliases_of(uri_of(root)) == settled
-
-
-class Interrupting:
-    """A client between whose reading and moving somebody else promotes another version."""
-
-    def __init__(self, real: Any, meanwhile: Any) -> None:
-        self._real, self._meanwhile = real, meanwhile
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "set_registered_model_alias" and self._meanwhile:
-            meanwhile, self._meanwhile = self._meanwhile, None
-            meanwhile()
-        return getattr(self._real, name)
 
 
 def test_a_worse_one_that_moved_the_alias_last_gives_it_back(store: Store, root: Path) -> None:
