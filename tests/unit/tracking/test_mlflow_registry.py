@@ -36,7 +36,7 @@ def version(store: Store, letter: str) -> int:
     """A version without a logged model behind it."""
     if not store.client.search_registered_models():
         store.client.create_registered_model(MODEL)
-    made = store.client.create_model_version(MODEL, "file:///nowhere", tags={"cowork.digest": letter * 32})
+    made = store.client.create_model_version(MODEL, Path("/nowhere").as_uri(), tags={"cowork.digest": letter * 32})
     return int(made.version)
 
 
