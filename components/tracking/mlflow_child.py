@@ -128,9 +128,9 @@ class ChildRun:
     def send(self, events: Iterable[Event], earlier: dict[tuple[str, int], float]) -> None:
         """Send a batch of records. `earlier`: metrics this run knows from earlier attempts, not to be said again."""
         batch = list(events)
-        params = {name: value for event in batch if event["k"] == "params" for name, value in event["values"].items()}
-        if params:
-            self._params(params)
+        for event in batch:
+            if event["k"] == "params" and event["values"]:
+                self._params(event["values"])
         for event in batch:
             if event["k"] == "artifact":
                 self._artifact(event)
@@ -143,10 +143,18 @@ class ChildRun:
         """A parameter cannot change in a run: changed ones open a run of their own, linked to this one."""
         known = self._store.client.get_run(self.mlflow_run).data.params
         if any(not _is_known_as(known.get(clean_name(n)), n, value, self._limit) for n, value in values.items()):
-            if self._previous_status:
-                self.terminate(self._previous_status, self._start.get("t"))  # it was opened again for this attempt
-            self.mlflow_run = self._open(digest_value(values), self.mlflow_run)
+            old = self.mlflow_run
+            self.mlflow_run = self._open(digest_value(values), old)
+            self._leave(old)
         send_params(self._store, self.mlflow_run, values, self._limit)
+
+    def _leave(self, old: str) -> None:
+        """The run that this attempt turned away from keeps its values, and how its own attempt ended."""
+        said = {"cowork.continued_in": self.mlflow_run}
+        if self._previous_status:  # it was opened again for this attempt
+            said["cowork.attempt"] = str(self._attempt - 1)
+        send_tags(self._store, old, said)
+        self._store.client.set_terminated(old, self._previous_status or "KILLED", end_time=self._start.get("t"))
 
     def _metrics(self, events: list[Event], earlier: dict[tuple[str, int], float]) -> None:
         from mlflow.entities import Metric

@@ -23,6 +23,7 @@ from components.tracking.mlflow_store import Store, connect
 from components.tracking.promotion import Evaluation
 from pipelines.dvcfiles import content
 from tests.unit.tracking.mlflow_kit import SECONDS, Interrupting, aliases_of, client_of, runs_of, shift, uri_of
+from tests.unit.tracking.writers import arrived
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = [json.loads(line) for line in (Path(__file__).parent / "data" / "g7_lineage.jsonl").read_text().splitlines()]
@@ -95,9 +96,7 @@ def c67(given: dict[str, Any], root: Path, monkeypatch: pytest.MonkeyPatch) -> d
         numbers = [str(given["writers"]), str(given["metrics_each"])]
         command = [sys.executable, "-m", "tests.unit.tracking.writers", uri, str(root / "runs"), *numbers]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=2 * SECONDS)
-        client, found = client_of(uri), runs_of(uri)
-        stages = [run for name, run in found.items() if name.startswith("stage-")]
-        rows = sum(len(client.get_metric_history(run.info.run_id, "loss")) for run in stages)
+        rows = arrived(uri, given["writers"], given["metrics_each"])
         return {"rows": rows, "errors": done.returncode + len(done.stdout.split())}
     if given.get("mode") == "cluster":
         from pipelines.kfp_settings import resolve as configure
@@ -244,7 +243,7 @@ def c73(given: dict[str, Any], root: Path, monkeypatch: pytest.MonkeyPatch) -> d
     store = connect(uri_of(root))
     store.client.create_registered_model(MODEL)
     for letter in "1234":
-        store.client.create_model_version(MODEL, "file:///nowhere", tags={"cowork.digest": letter * 32})
+        store.client.create_model_version(MODEL, Path("/nowhere").as_uri(), tags={"cowork.digest": letter * 32})
 
     def evaluate(version: int, success: float, infra_errors: int = 0, on: Store = store) -> str:
         facts = {"episodes": 4, "expected": 4, "infra_errors": infra_errors}

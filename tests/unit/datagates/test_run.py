@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from components.tracking.lineage import RunRecord
-from components.tracking.mlflow_sink import MlflowShipper
+from components.tracking.mlflow_parent import run_parts
 from tests.unit.datagates.toy_gate import STAGES
 from tests.unit.pipelines import toy
 
@@ -51,7 +51,7 @@ def test_a_failed_gate_stops_the_run_with_its_rows_and_keeps_its_page_until_the_
     assert not (root / "outputs/gates/tasks").exists() and not (root / "outputs/harness").exists()
     kept = root / ".cowork" / "runs" / outcome["run"] / "validation" / "gate-tasks.html"
     assert kept.read_bytes() == (root / "outputs/validation/tasks/page.html").read_bytes()
-    parts = MlflowShipper(kept.parents[1], "sqlite://")._parent_parts(record(root, outcome))
+    parts = run_parts(kept.parents[1], record(root, outcome))
     assert parts["validation/gate-tasks.html"] == kept.read_text()
 
     (root / "knobs.json").unlink()

@@ -132,7 +132,7 @@ def plain(page: str) -> str:
     """The page's words, as a reader sees them."""
     without = re.sub(r"<(script|style)\b.*?</\1>", " ", page, flags=re.DOTALL)
     text = html.unescape(re.sub(r"<[^>]*>", " ", without)).replace("\xa0", " ")
-    return re.sub(r"\s+", " ", text).replace("( ", "(").replace(" )", ")").replace(" :", ":")
+    return re.sub(r"\s+", " ", text).replace(" :", ":")
 
 
 def bare(full: str) -> str:
@@ -154,16 +154,16 @@ def test_a_version_leads_to_the_run_that_made_it_and_says_how_it_was_judged(site
 
 def test_a_stage_s_page_links_data_by_digest_checkpoints_and_the_registry(site: Site) -> None:
     run = site.runs["rl"].info.run_id
-    text = look(site, f"experiments/1/runs/{run}", "stage", "Registered models")
-    assert f"outputs/corpora/rl ({'5' * 32}.dir)" in text and "Training" in text
+    text = look(site, f"experiments/1/runs/{run}", "stage", f"{'5' * 32}.dir")
+    assert "outputs/corpora/rl" in text and "Training" in text
     assert "hybrid-sft-dddddddd" in text and "rl-eeeeeeee" in text, "read and made checkpoints, each a link"
     assert MODEL in text and "v5" in text and "cowork step rl" in text and "c0ffee" in text
 
 
 def test_an_evaluation_s_page_links_the_measured_checkpoint_and_the_task_set(site: Site) -> None:
     run = site.runs["evaluate-rl"].info.run_id
-    text = look(site, f"experiments/1/runs/{run}", "evaluation", "Logged models")
-    assert f"outputs/tasks ({bare(TASKS)})" in text and "Evaluation" in text
+    text = look(site, f"experiments/1/runs/{run}", "evaluation", bare(TASKS))
+    assert "outputs/tasks" in text and "Evaluation" in text
     assert "rl-eeeeeeee" in text and "0.614" in text
 
 

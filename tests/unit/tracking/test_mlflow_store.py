@@ -1,4 +1,4 @@
-"""The stores behind MLflow: SQLite and PostgreSQL with writers side by side, old databases, secrets in addresses."""
+"""The stores behind MLflow: PostgreSQL with writers side by side (SQLite: case C67), old databases, secrets."""
 
 from __future__ import annotations
 
@@ -11,41 +11,13 @@ import pytest
 
 from components.contracts.errors import ClusterError, OrchestrationError
 from components.tracking.events import SpoolSink, spool_path
-from components.tracking.mlflow_registry import MODEL
 from components.tracking.mlflow_sink import MlflowShipper
 from components.tracking.mlflow_store import connect, require_shared, without_secrets
-from tests.unit.tracking.mlflow_kit import SECONDS, client_of, runs_of, uri_of
+from tests.unit.tracking.mlflow_kit import SECONDS, uri_of
 from tests.unit.tracking.postgres import missing, postgres
+from tests.unit.tracking.writers import arrived
 
-WRITERS, METRICS = 8, 200
 SOURCE = Path(__file__).resolve().parents[3]
-
-
-def write_side_by_side(uri: str, folder: Path) -> None:
-    command = [sys.executable, "-m", "tests.unit.tracking.writers", uri, str(folder), str(WRITERS), str(METRICS)]
-    done = subprocess.run(command, cwd=SOURCE, capture_output=True, text=True, timeout=2 * SECONDS)
-    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
-
-
-def assert_all_arrived(uri: str) -> None:
-    runs = runs_of(uri)
-    stages = [runs[f"stage-{number}"] for number in range(WRITERS)]
-    assert {run.info.status for run in runs.values()} == {"FINISHED", "FAILED"}, "the recipe runs have no record"
-    assert {run.info.status for run in stages} == {"FINISHED"}
-    client = client_of(uri)
-    histories = [client.get_metric_history(run.info.run_id, "loss") for run in stages]
-    for number, history in enumerate(histories):
-        assert sorted((m.step, m.value) for m in history) == [(s, number + s / METRICS) for s in range(METRICS)]
-    versions = client.search_model_versions(f"name = '{MODEL}'")
-    assert sorted(int(version.version) for version in versions) == list(range(1, WRITERS + 1))
-    assert len({version.tags["cowork.digest"] for version in versions}) == WRITERS
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3 * SECONDS)
-def test_stages_side_by_side_lose_nothing_on_sqlite(root: Path) -> None:
-    write_side_by_side(uri_of(root), root / "runs")
-    assert_all_arrived(uri_of(root))
 
 
 @pytest.mark.slow
@@ -53,12 +25,14 @@ def test_stages_side_by_side_lose_nothing_on_sqlite(root: Path) -> None:
 @pytest.mark.skipif(bool(missing()), reason=missing())
 def test_stages_side_by_side_lose_nothing_on_postgresql_not_even_when_all_of_them_are_the_first(memory: Path) -> None:
     with postgres() as uri:
-        write_side_by_side(uri, memory / "runs")
+        command = [sys.executable, "-m", "tests.unit.tracking.writers", uri, str(memory / "runs"), "8", "200"]
+        done = subprocess.run(command, cwd=SOURCE, capture_output=True, text=True, timeout=2 * SECONDS)
+        assert done.returncode == 0, done.stdout + done.stderr[-2000:]
         from sqlalchemy import create_engine, text
 
         from components.tracking.mlflow_store import _with_driver
 
-        assert_all_arrived(_with_driver(uri))
+        assert arrived(_with_driver(uri), 8, 200) == 1600
         with create_engine(_with_driver(uri)).connect() as connection:
             where = connection.execute(text("select artifact_location from experiments where name = 'cowork'")).scalar()
             open_locks = connection.execute(text("select count(*) from pg_locks where locktype = 'advisory'")).scalar()

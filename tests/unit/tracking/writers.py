@@ -26,6 +26,24 @@ def write(uri: str, folder: Path, number: int, metrics: int) -> str:
     return drain(run_dir, uri, tries=6).error
 
 
+def arrived(uri: str, count: int, metrics: int) -> int:
+    """Rows of metrics in the store, each checked to be what its writer said; every writer's checkpoint is a version."""
+    from components.tracking.mlflow_registry import MODEL
+    from tests.unit.tracking.mlflow_kit import client_of, runs_of
+
+    runs, client, rows = runs_of(uri), client_of(uri), 0
+    for number in range(count):
+        run = runs[f"stage-{number}"]
+        assert run.info.status == "FINISHED"
+        history = sorted((m.step, m.value) for m in client.get_metric_history(run.info.run_id, "loss"))
+        assert history == [(step, number + step / metrics) for step in range(metrics)]
+        rows += len(history)
+    versions = client.search_model_versions(f"name = '{MODEL}'")
+    assert sorted(int(version.version) for version in versions) == list(range(1, count + 1))
+    assert len({version.tags["cowork.digest"] for version in versions}) == count
+    return rows
+
+
 def main(uri: str, folder: Path, count: int, metrics: int) -> int:
     import mlflow.store.model_registry.sqlalchemy_store
     import mlflow.store.tracking.sqlalchemy_store  # noqa: F401
