@@ -36,7 +36,8 @@ def run(
     """Run what is not up to date: continues where an earlier run stopped, does nothing when all is done."""
 
     def work() -> int:
-        from pipelines.drive import Options, run
+        from pipelines.drive import run
+        from pipelines.scope import Options
 
         return run(
             Options(
@@ -79,7 +80,8 @@ def rerun(
 
     def work() -> int:
         from components.contracts.errors import ParamsError
-        from pipelines.drive import Options, run
+        from pipelines.drive import run
+        from pipelines.scope import Options
 
         if from_ and profile:
             raise ParamsError("--from brings the profile of its run with it", where="--profile", remedy="leave it away")

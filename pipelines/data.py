@@ -15,7 +15,7 @@ from components.contracts.load_params import load_params
 from components.tracking.lineage import RECORD_FILE
 from pipelines import records
 from pipelines.bundle import Bundle, contradictions, load_bundle, read_bundle
-from pipelines.dvcfiles import read_lock
+from pipelines.dvcfiles import outs_of, read_lock
 from pipelines.find import RUNS, find, run_key
 from pipelines.incomplete import note_incomplete
 from pipelines.inspection import existing_workspace
@@ -46,10 +46,6 @@ def show_remote(url: str, endpoint: str, region: str, account: str) -> int:
 # Which data.
 
 
-def _outs(bundle: Bundle) -> dict[str, str]:
-    return {path: digest for entry in bundle.stages().values() for path, digest in entry.outs.items()}
-
-
 def _bundles(workspace: Workspace, run: str, every: bool) -> list[Bundle]:
     """Records of this machine: the named run, all finished ones, or the last that finished."""
     if run:
@@ -71,7 +67,7 @@ def _merge(bundles: list[Bundle]) -> dict[str, str]:
     """Everything these runs wrote, by `path@run` where two runs wrote one path."""
     wanted: dict[str, str] = {}
     for bundle in bundles:
-        for path, digest in _outs(bundle).items():
+        for path, digest in outs_of(bundle.stages()).items():
             if digest not in wanted.values():
                 wanted[path if path not in wanted else f"{path}@{bundle.run.run_id}"] = digest
     return wanted
@@ -123,7 +119,7 @@ def pull_data(profile: str, run: str, force: bool, allow_missing: bool, wait: fl
         elif not workspace.lock_file.is_file():
             bundle = _newest(store, load_params(workspace.params_file).profile)
         locked = bundle.stages() if bundle else read_lock(workspace.lock_file)
-        wanted = {path: digest for entry in locked.values() for path, digest in entry.outs.items()}
+        wanted = outs_of(locked)
         _require_inside(wanted)
         if not force and (lost := unsaved(cache, wanted, workspace.root)):
             raise DataError(
@@ -191,11 +187,10 @@ def verify_data(profile: str, run: str, local: bool, as_json: bool) -> int:
     remote = None if local else require_remote(workspace)
     store: Store = remote.open() if remote else cache_store(workspace)
     if run:
-        wanted = _outs(find(workspace, run).bundle)
+        wanted = outs_of(find(workspace, run).bundle.stages())
     else:
-        locked = read_lock(workspace.lock_file)
-        wanted = {path: digest for entry in locked.values() for path, digest in entry.outs.items()}
-        wanted = wanted or _outs(_newest(store, load_params(workspace.params_file).profile))
+        wanted = outs_of(read_lock(workspace.lock_file))
+        wanted = wanted or outs_of(_newest(store, load_params(workspace.params_file).profile).stages())
     report = verify(store, wanted)
     text = f"{report.state}: {report.objects} objects, {report.bytes / 1e6:.1f} MB hashed in {store.url}"
     text += "".join(f"\n  {fault}" for fault in report.faults)

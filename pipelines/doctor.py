@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from components.contracts.errors import OrchestrationError
+from pipelines.git import ask
 from pipelines.registry import StageDef
 from pipelines.runlock import holder
 from pipelines.workspace import Workspace
@@ -65,17 +66,9 @@ def _git(workspace: Workspace) -> Check:
 
 def git_state(root: Path) -> tuple[str, bool]:
     """(commit, whether tracked files differ from it); ("", False) outside of a repository."""
-
-    def ask(*arguments: str) -> str:
-        command = ["git", "-C", str(root), *arguments]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL)
-        except (OSError, subprocess.TimeoutExpired):
-            return ""
-        return done.stdout.strip() if done.returncode == 0 else ""
-
-    commit = ask("rev-parse", "HEAD")
-    return commit, bool(commit and ask("status", "--porcelain", "--untracked-files=no"))
+    commit = ask(root, "rev-parse", "HEAD", seconds=20).strip()
+    changes = ask(root, "status", "--porcelain", "--untracked-files=no", seconds=20) if commit else ""
+    return commit, bool(changes.strip())
 
 
 def _ignored_lock(workspace: Workspace) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from components.contracts.errors import CoworkError, OrchestrationError, ParamsError
-from components.contracts.load_params import edit_text, load_params, parse_set
+from components.contracts.load_params import load_params, set_values
 from components.contracts.params import Params
 from components.tracking.lineage import RunRecord, StageRecord
 from components.tracking.mlflow_store import default_uri
@@ -27,6 +27,7 @@ from pipelines.plan import Plan, Planned, make_plan
 from pipelines.registry import StageDef
 from pipelines.remote import main_root
 from pipelines.runlock import run_lock
+from pipelines.scope import Options, ancestors, in_scope, phases
 from pipelines.session import Session
 from pipelines.source_changes import PATCH_FILE, changes_of
 from pipelines.stale import last_word, settle_mlflow, settle_records
@@ -35,28 +36,6 @@ from pipelines.workspace import SOURCE, Workspace, find_workspace, profile_path,
 Say = Callable[[str], None]
 TAIL_LINES = 20
 SHIP_SECONDS = 20.0
-
-
-@dataclass(frozen=True)
-class Options:
-    """What was asked for. `only`: bring this stage and what it needs up to date. `force`: run this one regardless,
-    and what depends on it where its output differs (`downstream`), on the outputs of another run (`from_run`)."""
-
-    profile: str = ""
-    sets: tuple[str, ...] = ()
-    only: str = ""
-    force: str = ""
-    unconfined: bool = False
-    wait: float = 60.0
-    as_json: bool = False
-    ship: bool = True
-    downstream: bool = True
-    from_run: str = ""
-
-    @property
-    def narrow(self) -> bool:
-        """Whether the stages before the forced one are taken as they are."""
-        return bool(self.force and (self.from_run or not self.downstream))
 
 
 @dataclass
@@ -86,25 +65,17 @@ def open_workspace(profile: str, sets: Sequence[str], say: Say) -> Workspace:
     active = load_params(main.params_file)
     if profile and profile != active.profile:
         path = profile_path(profile)
-        text = _with_sets(path.read_text(encoding="utf-8"), sets, path)
+        text, _ = set_values(path.read_text(encoding="utf-8"), sets, path.name)
         side = side_workspace(main, path.stem, text)
         say(f"profile {path.stem}: a recipe folder of its own, {side.root.relative_to(main.root)}")
         return side
     if sets:
         before = main.params_file.read_text(encoding="utf-8")
-        after = _with_sets(before, sets, main.params_file)
+        after, _ = set_values(before, sets, main.params_file.name)
         if after != before:
             main.params_file.write_text(after, encoding="utf-8")
             say(f"params.yaml: set {', '.join(sets)} (git diff params.yaml shows it)")
     return main
-
-
-def _with_sets(text: str, sets: Sequence[str], path: Path) -> str:
-    load_params(path, sets)  # refuses what does not fit, before a byte is written
-    for item in sets:
-        key, value = parse_set(item)
-        text = edit_text(text, key, value, path.name)
-    return text
 
 
 def check_runnable(workspace: Workspace, params: Params, stages: Mapping[str, StageDef]) -> None:
@@ -122,44 +93,6 @@ def refresh_keys(workspace: Workspace, stages: Mapping[str, StageDef]) -> dict[s
     keys = code_keys(stages, SOURCE, cache_file=workspace.state / "codekeys.json")
     write_code_keys(workspace.codekeys_file, keys)
     return keys
-
-
-def ancestors(stages: Mapping[str, StageDef], name: str) -> list[str]:
-    """The stages that `name` needs, itself last."""
-    maker = {path: stage.name for stage in stages.values() for path in stage.outputs.values()}
-    wanted: set[str] = set()
-    waiting = [name]
-    while waiting:
-        stage = waiting.pop()
-        if stage not in wanted:
-            wanted.add(stage)
-            waiting += [maker[path] for path in stages[stage].inputs.values() if path in maker]
-    return [stage for stage in stages if stage in wanted]
-
-
-def descendants(stages: Mapping[str, StageDef], name: str) -> list[str]:
-    """The stages that depend on `name`, without itself."""
-    return [stage for stage in stages if stage != name and name in ancestors(stages, stage)]
-
-
-def phases(plan: Plan, stages: Mapping[str, StageDef], options: Options) -> list[list[str]]:
-    """The `dvc repro` calls for these options."""
-    if options.narrow:
-        later = [["--downstream", options.force]] if options.downstream else []
-        return [["--single", "--force", options.force], *later]
-    if options.force:
-        before = [s for s in ancestors(stages, options.force)[:-1] if plan.named(s).action != "keep"]
-        calls = [[*before]] if before else []
-        return [*calls, ["--single", "--force", options.force], ["--downstream", options.force]]
-    return [[options.only]] if options.only else [[]]
-
-
-def in_scope(stages: Mapping[str, StageDef], options: Options) -> list[str]:
-    if options.narrow:
-        return [options.force, *(descendants(stages, options.force) if options.downstream else [])]
-    if options.force:
-        return [*ancestors(stages, options.force), *descendants(stages, options.force)]
-    return ancestors(stages, options.only) if options.only else list(stages)
 
 
 # The run itself.

@@ -99,6 +99,11 @@ def parse_lock(text: str, where: str) -> dict[str, Locked]:
         ) from None
 
 
+def outs_of(stages: Mapping[str, Locked]) -> dict[str, str]:
+    """Path -> digest of everything that these stages wrote."""
+    return {path: digest for entry in stages.values() for path, digest in entry.outs.items()}
+
+
 def conflicted_stages(text: str) -> list[str]:
     """Stages in which git left its marks of a conflict, in order; "(above the stages)" for a place that is in none."""
     found: list[str] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from components.contracts.errors import CoworkError, DataError, OrchestrationErr
 from components.tracking.lineage import RECORD_FILE, RunRecord
 from pipelines.bundle import Bundle, load_bundle, md5_text, mlflow_runs, read_bundle
 from pipelines.dvcfiles import parse_lock
+from pipelines.git import ask
 from pipelines.remote import find_remote, main_root
 from pipelines.source_changes import Changes, git_top
 from pipelines.stores import NotStored, Store, read_bytes, redact
@@ -194,12 +194,7 @@ def _match(bundle: Bundle, search: _Search, commit: str, source: str) -> None:
 
 
 def _git(workspace: Workspace, *arguments: str) -> str:
-    command = ["git", "-C", str(main_root(workspace)), *arguments]
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.decode("utf-8", errors="replace") if done.returncode == 0 else ""
+    return ask(main_root(workspace), *arguments)
 
 
 def _commit(workspace: Workspace, search: _Search) -> str:

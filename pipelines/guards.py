@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from components.contracts.errors import DataError
-from pipelines.dvcfiles import Content, read_lock
+from pipelines.dvcfiles import Content, outs_of, read_lock
 from pipelines.registry import StageDef
 from pipelines.runlock import run_lock
 from pipelines.workspace import Workspace
@@ -37,7 +37,7 @@ def require_locked(workspace: Workspace, stage: StageDef, inputs: Mapping[str, C
 
     Raises DataError: bytes changed since, or DVC restored them from a damaged cache (it trusts its own files).
     """
-    made = {path: digest for entry in read_lock(workspace.lock_file).values() for path, digest in entry.outs.items()}
+    made = outs_of(read_lock(workspace.lock_file))
     for role, path in stage.inputs.items():
         if path in made and made[path] != inputs[role].digest:
             raise DataError(

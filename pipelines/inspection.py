@@ -11,12 +11,12 @@ from pathlib import Path
 
 from components.contracts.digests import short
 from components.contracts.errors import OrchestrationError
-from components.contracts.load_params import load_params
+from components.contracts.load_params import load_params, set_values
 from pipelines import doctor, records
 from pipelines.codekeys import code_keys
-from pipelines.drive import Options as DriveOptions
-from pipelines.drive import describe_plan, in_scope
+from pipelines.drive import describe_plan
 from pipelines.plan import make_plan
+from pipelines.scope import Options, in_scope
 from pipelines.workspace import SOURCE, Workspace, find_workspace, profile_path, registry, stage_named
 
 
@@ -41,14 +41,14 @@ def show_plan(
         stage_named(force, stages)
     workspace = existing_workspace(profile)
     keys = code_keys(stages, SOURCE, cache_file=workspace.state / "codekeys.json")
-    options = DriveOptions(force=force, downstream=downstream, from_run=from_run)
+    options = Options(force=force, downstream=downstream, from_run=from_run)
     scope = in_scope(stages, options)
     looked = {name: stages[name] for name in scope} if options.narrow else stages
     if from_run:
         from pipelines import rerun
 
         base = rerun.base_run(workspace, from_run, force)
-        plan = rerun.planned(workspace, base, looked, rerun.params_of(base, sets)[1], keys, force)
+        plan = rerun.planned(workspace, base, looked, set_values(base.params, sets)[1], keys, force)
     else:
         params = load_params(workspace.params_file, sets)
         plan = make_plan(workspace, looked, params, keys, frozenset([force] if force else []))

@@ -1,20 +1,15 @@
-"""Whether the bytes of recorded artifacts are still there: hashed again, in the working tree and in DVC's cache.
-
-The cache's layout is DVC 3's: `files/md5/<2 digits>/<rest>`, a directory as a JSON list of its files.
-"""
+"""Whether the bytes of recorded artifacts are still there: hashed again, in the working tree and in DVC's cache."""
 
 from __future__ import annotations
 
-import configparser
-import hashlib
-import json
-from collections.abc import Iterable
-from pathlib import Path
 from typing import NamedTuple
 
-from components.tracking.lineage import Artifact
+from components.contracts.digests import bare
+from components.contracts.errors import DataError
 from components.tracking.lineage_graph import Graph, State
 from pipelines.dvcfiles import Content, content, read_lock
+from pipelines.objects import object_key, verify
+from pipelines.remote import cache_store
 from pipelines.workspace import Workspace
 
 
@@ -26,11 +21,11 @@ class Checked(NamedTuple):
 
 
 class Checker:
-    """Looks for artifacts of one recipe folder. Every path and every object is hashed once."""
+    """Looks for artifacts of one recipe folder. Every path and every artifact is hashed once."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._cache = cache_folder(workspace.root)
+        self._cache = cache_store(workspace)
         self._paths: dict[str, Content | None] = {}
         self._objects: dict[str, State] = {}
         locked = read_lock(workspace.lock_file).values()
@@ -65,44 +60,13 @@ class Checker:
             self._objects[name] = self._look(name)
         return self._objects[name]
 
-    def _look(self, name: str) -> State:
-        file = self._cache / "files" / "md5" / name[:2] / name[2:]
-        if not file.is_file():
-            return "missing"
-        if _md5(file) != name.removesuffix(".dir"):
-            return "different"
-        if not name.endswith(".dir"):
-            return "verified"
+    def _look(self, digest: str) -> State:
         try:
-            members = {str(row["md5"]) for row in json.loads(file.read_text(encoding="utf-8"))}
-        except (ValueError, KeyError, TypeError):
-            return "different"
-        states = {self._cached(member) for member in members}
-        return next((state for state in ("different", "missing") if state in states), "verified")  # type: ignore[return-value]
-
-
-def bare(digest: str) -> str:
-    """A digest without the name of its algorithm, as DVC's files have it."""
-    return digest.rpartition(":")[2]
-
-
-def _md5(path: Path) -> str:
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-
-
-def cache_folder(root: Path) -> Path:
-    """DVC's cache of a recipe folder: `cache.dir` of `.dvc/config.local` or `.dvc/config`, else `.dvc/cache`."""
-    folder = root / ".dvc"
-    for name in ("config.local", "config"):
-        config = configparser.ConfigParser(interpolation=None, strict=False)
-        try:
-            config.read(folder / name, encoding="utf-8")
-        except configparser.Error:
-            continue
-        if config.has_option("cache", "dir"):
-            return folder / config.get("cache", "dir")
-    return folder / "cache"
+            object_key(digest)
+        except DataError:
+            return "missing"  # no digest of DVC's: its cache cannot hold it
+        found = {fault.what for fault in verify(self._cache, {"artifact": digest}).faults}
+        return "different" if "corrupt" in found else "missing" if found else "verified"
 
 
 def check_graph(workspace: Workspace, graph: Graph) -> None:
@@ -110,9 +74,3 @@ def check_graph(workspace: Workspace, graph: Graph) -> None:
     checker = Checker(workspace)
     for node in graph.nodes.values():
         node.state, node.note = checker.check(node.path, node.digest, given=not node.maker)
-
-
-def check_artifacts(workspace: Workspace, artifacts: Iterable[Artifact]) -> dict[str, State]:
-    """Digest -> state."""
-    checker = Checker(workspace)
-    return {item.digest: checker.check(item.path, item.digest).state for item in artifacts}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -10,10 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from components.contracts.digests import bare
 from components.contracts.errors import CoworkError, DataError
 from components.tracking.lineage import Artifact, RunRecord
 from components.tracking.lineage_graph import final_artifacts, find_artifacts
 from pipelines import records
+from pipelines.bundle import mlflow_runs
 from pipelines.dvcfiles import content, read_lock
 from pipelines.registry import StageDef
 from pipelines.stage_params import pick
@@ -138,7 +139,7 @@ class _Finder:
         wanted = text.lower()
         if not _HEX.fullmatch(wanted):
             return None
-        if len(wanted.rpartition(":")[2].removesuffix(".dir")) < SHORTEST:
+        if len(bare(wanted).removesuffix(".dir")) < SHORTEST:
             raise DataError(f"too short for a digest: give {SHORTEST} digits or more", where=text)
         found = find_artifacts(self.all, wanted)
         if len(found) > 1:
@@ -267,14 +268,10 @@ def params_of(stages: Mapping[str, StageDef]) -> Callable[[RunRecord, str], dict
 
 def sent_as(workspace: Workspace, mlflow_run: str) -> tuple[str, str] | None:
     """(run, stage) that was sent as this run of MLflow; the stage is empty for a whole run. Needs no MLflow."""
-    for path in sorted(workspace.runs.glob("*/ship/*/*.json")):
-        try:
-            sent = json.loads(path.read_text(encoding="utf-8")).get("mlflow_run")
-        except (OSError, ValueError):
-            continue
-        if sent == mlflow_run:
-            stage = "" if path.name == "parent.json" else path.name.rsplit(".", 2)[0]
-            return path.parents[2].name, stage
+    for run_dir in sorted(workspace.runs.glob("*")):
+        stage = mlflow_runs(run_dir).get(mlflow_run)
+        if stage is not None:
+            return run_dir.name, stage
     return None
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from components.contracts.digests import bare
 from components.contracts.errors import DataError
 from pipelines.dvcfiles import Content, content
 from pipelines.stores import FolderStore, NotStored, Store
@@ -95,7 +96,7 @@ def object_key(digest: str) -> str:
 
 
 def _hex(digest: str) -> str:
-    return digest.rpartition(":")[2].removesuffix(".dir")
+    return bare(digest).removesuffix(".dir")
 
 
 def _listing(text: bytes, digest: str, path: str) -> list[Piece]:

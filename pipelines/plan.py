@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from components.contracts.params import Params
 from pipelines.dvcfiles import Content, Locked, content, read_lock
-from pipelines.registry import StageDef
+from pipelines.registry import StageDef, makers
 from pipelines.stage_params import sections
 from pipelines.workspace import Workspace
 
@@ -59,7 +59,7 @@ def make_plan(
     locked = read_lock(workspace.lock_file) if locked is None else locked
     seen: dict[str, Content | None] = {path: Content(digest, 0) for path, digest in (digests or {}).items()}
     plan = Plan()
-    maker = {path: stage.name for stage in stages.values() for path in stage.outputs.values()}
+    maker = makers(stages)
     for name, stage in stages.items():
         for path in (*stage.inputs.values(), *stage.outputs.values()):
             if path not in seen and digests is None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 BASE = "components/training/base"
@@ -37,6 +38,11 @@ def _gate(kind: str, inputs: dict[str, str], params: tuple[str, ...]) -> StageDe
     outputs = {"gate": f"outputs/gates/{kind}", "validation": f"outputs/validation/{kind}"}
     function = "components.curation.datagates.step:run"
     return StageDef(f"gate-{kind}", function, inputs, outputs, params, ("great_expectations",))
+
+
+def makers(stages: Mapping[str, StageDef]) -> dict[str, str]:
+    """Output path -> the stage that writes it."""
+    return {path: stage.name for stage in stages.values() for path in stage.outputs.values()}
 
 
 def _stages() -> dict[str, StageDef]:

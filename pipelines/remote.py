@@ -148,8 +148,10 @@ def choose_remote(workspace: Workspace, url: str, options: Mapping[str, str]) ->
 
 
 def cache_store(workspace: Workspace) -> FolderStore:
-    """DVC's cache of this recipe, laid out like a remote."""
-    folder = main_root(workspace) / ".dvc"
-    config = _read(folder / "config") if (folder / "config").is_file() else {}
-    chosen = config.get("cache", {}).get("dir", "cache")
+    """DVC's cache of this recipe, or side folder, laid out like a remote."""
+    folder = workspace.root / ".dvc"
+    chosen = "cache"
+    for file in ("config", "config.local"):
+        if (folder / file).is_file():
+            chosen = _read(folder / file).get("cache", {}).get("dir", chosen)
     return FolderStore(Path(os.path.normpath(folder / chosen)))

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from components.contracts.digests import short
 from components.contracts.errors import DataError, OrchestrationError
 from components.tracking.lineage import StageRecord
 from pipelines import records, verdict
@@ -109,8 +110,7 @@ class _Reproduction:
         self.stages: dict[str, Locked] = self.bundle.stages()
         self.wanted = [self.target.stage] if self.target.stage else list(self.stages)
         self.order = needed(self.stages, self.wanted)
-        short = self.target.digest.removeprefix("md5:")[:12]
-        self.folder = options.into or self.main.state / "reproduce" / short
+        self.folder = options.into or self.main.state / "reproduce" / short(self.target.digest)
 
     def say(self, text: str) -> None:
         print(text, file=sys.stderr if self.options.as_json else sys.stdout, flush=True)

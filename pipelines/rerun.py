@@ -6,19 +6,17 @@ cache or the remote, all or nothing. The recipe's own parameters, outputs and lo
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 from components.contracts.errors import DataError, OrchestrationError
-from components.contracts.load_params import edit_text, load_params, parse_set
+from components.contracts.load_params import set_values
 from components.contracts.params import Params
 from pipelines.bundle import Bundle, needed, require_sound
-from pipelines.dvcfiles import content
+from pipelines.dvcfiles import content, outs_of
 from pipelines.find import find
 from pipelines.objects import check_out, fetch
 from pipelines.plan import Plan, make_plan
-from pipelines.registry import StageDef
+from pipelines.registry import StageDef, makers
 from pipelines.remote import cache_store, find_remote
 from pipelines.workspace import Workspace, side_workspace
 
@@ -37,22 +35,9 @@ def base_run(main: Workspace, given: str, stage: str) -> Bundle:
     return target.bundle
 
 
-def params_of(bundle: Bundle, sets: Sequence[str]) -> tuple[str, Params]:
-    """The run's `params.yaml` with these values set. Raises ParamsError before anything is written."""
-    with tempfile.TemporaryDirectory(prefix="cowork-params-") as folder:
-        path = Path(folder) / "params.yaml"
-        text = bundle.params
-        path.write_text(text, encoding="utf-8")
-        params = load_params(path, sets)
-        for item in sets:
-            key, value = parse_set(item)
-            text = edit_text(text, key, value, path.name)
-        return text, params
-
-
 def folder_of(main: Workspace, bundle: Bundle, sets: Sequence[str], say: Say) -> Workspace:
     """The folder for reruns from that run; its outputs come with `restore`."""
-    text, _ = params_of(bundle, sets)
+    text, _ = set_values(bundle.params, sets)
     side = side_workspace(main, f"from-{bundle.run.run_id}", text)
     say(f"from run {bundle.run.run_id}, in a folder of its own: {side.root.relative_to(main.root)}")
     return side
@@ -60,8 +45,7 @@ def folder_of(main: Workspace, bundle: Bundle, sets: Sequence[str], say: Say) ->
 
 def restore(main: Workspace, side: Workspace, bundle: Bundle, say: Say) -> None:
     """All outputs of the run into its folder, checked, or none. Raises DataError with the missing names."""
-    stages = bundle.stages()
-    wanted = {path: digest for entry in stages.values() for path, digest in entry.outs.items()}
+    wanted = outs_of(bundle.stages())
     cache = cache_store(main)
     remote = find_remote(main)
     report = fetch(remote.open() if remote else cache, wanted, cache)
@@ -85,7 +69,7 @@ def require_inputs(workspace: Workspace, stages: Mapping[str, StageDef], name: s
     """For a stage that is to run alone. Raises DataError that names a missing input and who makes it."""
     for path in stages[name].inputs.values():
         if not (workspace.root / path).exists():
-            maker = next((other.name for other in stages.values() if path in other.outputs.values()), "")
+            maker = makers(stages).get(path, "")
             raise DataError(
                 f"input {path} is missing, and --only makes nothing else",
                 where=f"stage {name}",

@@ -26,7 +26,7 @@ from components.tracking.promotion import read_evaluation
 from pipelines import guards
 from pipelines.codekeys import code_keys
 from pipelines.dvcfiles import Content, content
-from pipelines.registry import StageDef
+from pipelines.registry import StageDef, makers
 from pipelines.stage_params import sections, stage_params
 from pipelines.workspace import SOURCE, Workspace, find_workspace, registry, stage_named
 
@@ -86,7 +86,7 @@ def read_inputs(workspace: Workspace, stage: StageDef, stages: Mapping[str, Stag
     for name, path in stage.inputs.items():
         what = content(workspace.root / path)
         if what is None:
-            maker = next((other.name for other in stages.values() if path in other.outputs.values()), "")
+            maker = makers(stages).get(path, "")
             remedy = f"cowork run --stage {maker}" if maker else "it comes with the repository; restore it from git"
             raise DataError(f"input {name} is missing: {path}", where=f"stage {stage.name}", remedy=remedy)
         found[name] = what

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from components.contracts.digests import short
 from components.tracking.events import end_of, list_spools, read_events
 from components.tracking.lineage import StageRecord
 from pipelines.bundle import Curves, curves_of
@@ -179,4 +180,4 @@ def table(verdict: Verdict) -> str:
 
 
 def _short(digest: str) -> str:
-    return digest.removeprefix("md5:")[:12] or "-"
+    return short(digest) or "-"

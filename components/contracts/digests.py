@@ -40,6 +40,11 @@ def digest_tree(root: Path) -> str:
     return digest_value(listing)
 
 
+def bare(digest: str) -> str:
+    """A digest without the name of its algorithm, as DVC's files have it."""
+    return digest.rpartition(":")[2]
+
+
 def short(digest: str, length: int = 12) -> str:
     """A label for people. Never an identity."""
     return digest.split(":", 1)[-1][:length]

@@ -369,3 +369,12 @@ def edit_text(text: str, key: str, value: Any, where: str = "params.yaml") -> st
     if node is None:
         raise ParamsError(f"{key}: not in the file", where=where, remedy=f"add a line for {key}, then set it")
     return text[: node.start_mark.index] + write_scalar(value) + text[node.end_mark.index :]
+
+
+def set_values(text: str, sets: Sequence[str], where: str = "params.yaml") -> tuple[str, Params]:
+    """The text with these `key=value`s set, and what it means. Raises ParamsError for what does not fit."""
+    params = load_text(text, where, sets)
+    for item in sets:
+        key, value = parse_set(item)
+        text = edit_text(text, key, value, where)
+    return text, params

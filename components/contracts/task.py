@@ -69,3 +69,12 @@ class Verdict(Frozen):
     success: bool
     results: tuple[CheckResult, ...] = ()
     error: str = ""
+
+
+def channel_class(task: Task) -> str:
+    """Which routes a task admits: `gui`, `terminal`, `either` (both alone) or `hybrid` (both together)."""
+    routes = {frozenset(route) for route in task.channels}
+    alone = {next(iter(route)) for route in routes if len(route) == 1}
+    if not alone:
+        return "hybrid"
+    return "either" if len(alone) == 2 else next(iter(alone))

@@ -154,20 +154,20 @@ def balanced(
     A skill with too many gives whole trajectories in random order until its share is full; one with too few gives all
     of them again (ids get `#2`, `#3`, ...), so that a rare skill is seen as often as a common one.
     """
-    by_skill: dict[str, dict[str, list[Sample]]] = {}
+    groups: dict[str, dict[str, list[Sample]]] = {}
     for sample in samples:
-        by_skill.setdefault(getattr(sample, by), {}).setdefault(sample.trajectory_id, []).append(sample)
+        groups.setdefault(getattr(sample, by), {}).setdefault(sample.trajectory_id, []).append(sample)
     chosen: list[Sample] = []
-    for number, skill in enumerate(sorted(by_skill)):
-        share = steps // len(by_skill) + (number < steps % len(by_skill))
+    for number, group in enumerate(sorted(groups)):
+        share = steps // len(groups) + (number < steps % len(groups))
         taken: list[Sample] = []
         turn = 0
         while len(taken) < share:
             turn += 1
-            order = sorted(by_skill[skill])
-            stream_of(f"{skill}/{turn}").shuffle(order)
+            order = sorted(groups[group])
+            stream_of(f"{group}/{turn}").shuffle(order)
             for trajectory_id in order:
-                again = by_skill[skill][trajectory_id]
+                again = groups[group][trajectory_id]
                 taken += again if turn == 1 else [replace(s, sample_id=f"{s.sample_id}#{turn}") for s in again]
         chosen += taken[:share]
     return chosen

@@ -11,12 +11,13 @@ from components.contracts.artifacts import output_dir
 from components.contracts.desktop import Screen
 from components.contracts.digests import canonical_json, digest_tree
 from components.contracts.errors import DataError
+from components.contracts.outcome import Outcome
 from components.contracts.params import Params
 from components.contracts.stage import StepContext
 from components.contracts.task import Task
 from components.evaluation.clicks import click_items, run_clicks, score_clicks
 from components.evaluation.single_step import PRIMITIVES, StepItem, StepScore, collect_items, run_single_steps
-from components.evaluation.tasks import Outcome, Shown, headline, outcome_row, run_tasks, slices
+from components.evaluation.tasks import Shown, headline, outcome_row, run_tasks, slices
 from components.harness.spec import load_spec
 from components.rollout.episodes import EpisodeSettings
 from components.rollout.slots import slots

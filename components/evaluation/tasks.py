@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from components.contracts.coords import ScreenSpace
 from components.contracts.desktop import Screen
+from components.contracts.outcome import Outcome
 from components.contracts.rng import stream_seed
-from components.contracts.task import Task
+from components.contracts.task import Task, channel_class
 from components.evaluation.statistics import EpisodeOutcome, summarise
 from components.rollout.episodes import DesktopFactory, Episode, EpisodeSettings, run_episodes, wire_call
 from components.rollout.policy import PolicyClient
@@ -19,36 +20,18 @@ from components.rollout.workers import fork_map
 SLOTS = 64
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """One graded episode, small enough to keep for every task."""
-
-    task_id: str
-    repeat: int
-    skill: str
-    split: str
-    apps: tuple[str, ...]
-    channel: str
-    success: bool
-    calls: int
-    tokens: int
-    gui_calls: int
-    terminal_calls: int
-    unparsable: int
-    ending: str
-    infra_error: str
-
-    def statistic(self) -> EpisodeOutcome:
-        return EpisodeOutcome(
-            self.task_id,
-            self.success,
-            self.calls,
-            self.tokens,
-            self.gui_calls,
-            self.terminal_calls,
-            self.infra_error,
-            self.repeat,
-        )
+def statistic(outcome: Outcome) -> EpisodeOutcome:
+    """What the statistics need of an outcome."""
+    return EpisodeOutcome(
+        outcome.task_id,
+        outcome.success,
+        outcome.calls,
+        outcome.tokens,
+        outcome.gui_calls,
+        outcome.terminal_calls,
+        outcome.infra_error,
+        outcome.repeat,
+    )
 
 
 @dataclass(frozen=True)
@@ -59,21 +42,14 @@ class Shown:
     screens: tuple[Screen, ...]
 
 
-def channel_class(task: Task) -> str:
-    """Which routes a task admits: `gui`, `terminal`, `either` (both alone) or `hybrid` (both together)."""
-    routes = {frozenset(route) for route in task.channels}
-    alone = {next(iter(route)) for route in routes if len(route) == 1}
-    if not alone:
-        return "hybrid"
-    return "either" if len(alone) == 2 else next(iter(alone))
-
-
 def outcome_of(episode: Episode, repeat: int) -> Outcome:
     channels = Counter(step.channel for step in episode.steps)
     task = episode.task
     return Outcome(
-        task.task_id, repeat, task.skill, task.split, task.apps, channel_class(task), episode.success, episode.calls,
-        episode.tokens, channels["gui"], channels["terminal"], episode.unparsable, episode.ending, episode.infra_error,
+        task_id=task.task_id, repeat=repeat, skill=task.skill, split=task.split, apps=task.apps,
+        channel=channel_class(task), success=episode.success, calls=episode.calls, tokens=episode.tokens,
+        gui_calls=channels["gui"], terminal_calls=channels["terminal"], unparsable=episode.unparsable,
+        ending=episode.ending, infra_error=episode.infra_error,
     )  # fmt: skip
 
 
@@ -147,14 +123,14 @@ def slices(outcomes: Sequence[Outcome], key: Callable[[Outcome], Sequence[str]])
         for name in key(outcome):
             groups.setdefault(name, []).append(outcome)
     return {
-        name: {"success": summarise([o.statistic() for o in group]).success or 0.0, "n": len(group)}
+        name: {"success": summarise([statistic(o) for o in group]).success or 0.0, "n": len(group)}
         for name, group in sorted(groups.items())
     }
 
 
 def headline(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """The figures of `tracking.scores.Scores` that come from task episodes."""
-    summary = summarise([o.statistic() for o in outcomes])
+    summary = summarise([statistic(o) for o in outcomes])
     interval = summary.interval
     return {
         "success": summary.success,
@@ -174,4 +150,4 @@ def headline(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def outcome_row(outcome: Outcome) -> Mapping[str, Any]:
-    return asdict(outcome)
+    return outcome.model_dump()

@@ -43,6 +43,14 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
+def png_size(data: bytes, *, where: str) -> tuple[int, int]:
+    """(width, height) in pixels, from the header alone. Raises DataError for what does not begin as a PNG file does."""
+    if len(data) < 24 or data[:8] != _SIGNATURE or data[12:16] != b"IHDR":
+        raise DataError("not a PNG picture", where=where, remedy="run the stage that writes it again")
+    width, height = struct.unpack(">II", data[16:24])
+    return int(width), int(height)
+
+
 def decode_png(data: bytes, where: str = "") -> Screen:
     """PNG -> (height, width, 3) uint8, read-only. `DataError` names `where` when the bytes are no whole picture."""
     screen = _decode_own(data)

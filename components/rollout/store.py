@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from components.contracts.desktop import Element, Screen
 from components.contracts.digests import canonical_json
 from components.contracts.errors import DataError
 from components.contracts.trajectory import Step, Trajectory
-from components.rollout.screens import ScreenCache
+from components.rollout.screens import ScreenCache, png_size
 from components.rollout.tables import Kind, read_table, write_table
 
 TRAJECTORIES, SCREENS = "trajectories", "screens"
@@ -185,7 +184,7 @@ class ScreenTable(Mapping[str, Screen]):
 
     def shape(self, digest: str) -> tuple[int, int]:
         """(height, width), from the file's header alone."""
-        width, height = struct.unpack(">II", self.png(digest)[16:24])
+        width, height = png_size(self.png(digest), where=f"{self.where}: screenshot {digest}")
         return height, width
 
     def elements(self, digest: str) -> tuple[Element, ...]:

@@ -84,16 +84,21 @@ def next_attempt(run_dir: Path, stage: str) -> int:
     return max((spool.attempt for spool in list_spools(run_dir) if spool.stage == stage), default=0) + 1
 
 
-def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested parameters as dotted names and text: {"a": {"b": 1}} -> {"a.b": "1"}. Text stays, the rest is JSON."""
-    flat: dict[str, str] = {}
+def leaves(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested values by dotted name: {"a": {"b": 1}} -> {"a.b": 1}."""
+    flat: dict[str, Any] = {}
     for name in sorted(values):
         value = values[name]
-        if isinstance(value, Mapping):
-            flat.update(flatten(value, f"{prefix}{name}."))
-        else:
-            flat[prefix + name] = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+        flat.update(leaves(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {prefix + name: value})
     return flat
+
+
+def flatten(values: Mapping[str, Any]) -> dict[str, str]:
+    """`leaves` as text: {"a": {"b": 1}} -> {"a.b": "1"}. Text stays, the rest is JSON."""
+    return {
+        name: value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+        for name, value in leaves(values).items()
+    }
 
 
 def _plain(value: float) -> float | str:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from components.contracts.digests import digest_value, short
+from components.contracts.digests import bare, digest_value, short
 from components.tracking.events import flatten
 from components.tracking.lineage import Artifact, Fault, RunRecord, StageRecord, find_faults
 
@@ -188,8 +188,7 @@ def find_artifacts(records: Iterable[RunRecord], text: str) -> list[Artifact]:
     found: dict[str, Artifact] = {}
     # Outputs first: they bear the name that the maker gave them.
     for artifact in [a for e in entries for a in e.outputs] + [a for e in entries for a in e.inputs]:
-        bare = artifact.digest.rpartition(":")[2]
-        if artifact.digest.startswith(text) or bare.startswith(text):
+        if artifact.digest.startswith(text) or bare(artifact.digest).startswith(text):
             found.setdefault(artifact.digest, artifact)
     return list(found.values())
 

@@ -22,7 +22,6 @@ from components.tracking.lineage import RECORD_FILE, Artifact, RunRecord, StageR
 from pipelines import doctor, rerun, runlock
 from pipelines.bundle import Bundle, md5_text, shortcomings
 from pipelines.data import pull_data
-from pipelines.drive import Options as RunOptions
 from pipelines.drive import run
 from pipelines.dvcfiles import Locked, content
 from pipelines.find import find
@@ -34,6 +33,7 @@ from pipelines.plan import make_plan
 from pipelines.registry import StageDef
 from pipelines.reproduce import Options, _Reproduction
 from pipelines.runlock import run_lock
+from pipelines.scope import Options as RunOptions
 from pipelines.source_changes import Changes
 from pipelines.step import run_stage
 from pipelines.stores import FolderStore

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from components.contracts.digests import digest_value
 from components.contracts.errors import DataError
+from components.contracts.outcome import Outcome
 from components.contracts.params import Params
-from components.contracts.task import Frozen
 from components.curation.datagates.border import check_texts, read_lines
 from components.curation.datagates.loaded import Loaded, Table
 from components.curation.datagates.pictures import stored_sizes
@@ -19,25 +19,6 @@ from components.forge.store import load_tasks
 from components.tracking.scores import SCORED, Scores
 
 SCORES, EPISODES, GALLERY = "scores.json", "episodes.jsonl", "gallery.json"
-
-
-class EpisodeRow(Frozen):
-    """A line of `episodes.jsonl`, as an evaluation writes it."""
-
-    task_id: str
-    repeat: int
-    skill: str
-    split: str
-    apps: tuple[str, ...]
-    channel: str
-    success: bool
-    calls: int
-    tokens: int
-    gui_calls: int
-    terminal_calls: int
-    unparsable: int
-    ending: str
-    infra_error: str
 
 
 class _Loose(BaseModel):
@@ -70,7 +51,7 @@ def load(inputs: Mapping[str, Path], params: Params) -> Loaded:
     loaded = Loaded({"scores": _scores(), "episodes": _episodes(), "shown": _shown()})
     for stage in SCORED:
         folder = inputs[f"scores-{stage}"]
-        episodes = read_lines(folder / EPISODES, EpisodeRow, name=f"{stage}/{EPISODES}")
+        episodes = read_lines(folder / EPISODES, Outcome, name=f"{stage}/{EPISODES}")
         scores = check_texts([_text(folder / SCORES)], Scores, name=f"{stage}/{SCORES}")
         gallery = check_texts([f'{{"episodes":{_text(folder / GALLERY)}}}'], Gallery, name=f"{stage}/{GALLERY}")
         for read in (episodes, scores, gallery):
@@ -117,7 +98,7 @@ def _shown() -> Table:
     return Table(("stage", "task_id", "picture", "stored"))
 
 
-def _add_scores(table: Table, stage: str, score: Scores, episodes: Sequence[EpisodeRow]) -> None:
+def _add_scores(table: Table, stage: str, score: Scores, episodes: Sequence[Outcome]) -> None:
     """`interval_gap`: how far the success is outside of its interval; `recount_gap`: from the one counted from the
     episodes; `task_set`: digest of what was played.
 
@@ -145,7 +126,7 @@ def _interval_gap(score: Scores) -> float | None:
     return max(low - score.success, score.success - high, 0.0)
 
 
-def _add_episode(table: Table, stage: str, line: int, episode: EpisodeRow, task_split: str) -> None:
+def _add_episode(table: Table, stage: str, line: int, episode: Outcome, task_split: str) -> None:
     table.add(
         stage=stage, line=line, task_id=episode.task_id, repeat=episode.repeat, split=episode.split,
         task_split=task_split, success=episode.success, calls=episode.calls, tokens=episode.tokens,

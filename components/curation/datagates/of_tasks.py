@@ -9,14 +9,14 @@ from typing import Any
 
 from components.contracts.digests import digest_value
 from components.contracts.params import Params
-from components.contracts.task import Task
+from components.contracts.task import Task, channel_class
 from components.curation.datagates.border import read_lines
 from components.curation.datagates.leaks import TextIndex, content_digest, spec_key
 from components.curation.datagates.loaded import Loaded, Table, shares
 from components.forge.store import TASKS
 
 ROUTES = ("gui", "terminal", "either", "hybrid")
-"""Classes of tasks by how they can be solved: one channel only, each alone, or both together."""
+"""What `channel_class` says of tasks."""
 
 
 def load(inputs: Mapping[str, Path], params: Params) -> Loaded:
@@ -29,14 +29,6 @@ def load(inputs: Mapping[str, Path], params: Params) -> Loaded:
     for name in ("tasks", "splits"):
         loaded.tables[name].files[TASKS] = len(tasks)
     return loaded
-
-
-def route_class(task: Task) -> str:
-    """One of `ROUTES`."""
-    alone = {route[0] for route in task.channels if len(route) == 1}
-    if not alone:
-        return "hybrid"
-    return "either" if len(alone) == 2 else next(iter(alone))
 
 
 def _tasks(records: list[tuple[int, Task]]) -> Table:
@@ -83,7 +75,7 @@ def _splits(tasks: list[Task]) -> Table:
     for split in sorted({task.split for task in tasks}):
         own = [task for task in tasks if task.split == split]
         skills = Counter(task.skill for task in own)
-        parts: dict[str, Any] = {f"{k}_share": v for k, v in shares(Counter(map(route_class, own)), ROUTES).items()}
+        parts: dict[str, Any] = {f"{k}_share": v for k, v in shares(Counter(map(channel_class, own)), ROUTES).items()}
         table.add(
             split=split, tasks=len(own), skills=len(skills),
             skill_balance=min(skills.values()) / max(skills.values()), **parts,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from components.contracts.artifacts import output_dir
 from components.contracts.digests import canonical_json
@@ -17,6 +16,7 @@ from components.curation.datagates.loaded import Loaded
 from components.curation.datagates.report import PAGE, summary, write_report
 from components.curation.datagates.suite import SUITES, Suite, load_suite
 from components.curation.datagates.verdict import GateBroken, GateFailed, RuleResult, TableVerdict, Verdict, judge_table
+from components.tracking.events import leaves
 
 LOADERS: dict[str, Callable[[Mapping[str, Path], Params], Loaded]] = {
     "tasks": of_tasks.load,
@@ -40,7 +40,7 @@ def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: 
         raise ParamsError(f"{ctx.stage!r} is no gate", where="gate", remedy=f"one of {sorted(LOADERS)}")
     for path in outputs.values():
         shutil.rmtree(path, ignore_errors=True)  # what an earlier attempt left says nothing about this data
-    suite = load_suite(name, parameters(params), SUITES)
+    suite = load_suite(name, leaves(params.model_dump(mode="json", warnings=False)), SUITES)
     verdict = judge(name, suite, LOADERS[name](inputs, params), ctx)
     with output_dir(outputs["validation"]) as folder:
         write_report(folder, verdict, suite)
@@ -58,21 +58,6 @@ def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: 
     with output_dir(outputs["gate"]) as folder:
         (folder / PASSED).write_text(canonical_json({"gate": name, "verdict": "pass"}) + "\n", encoding="utf-8")
     return metrics
-
-
-def parameters(params: Params) -> dict[str, Any]:
-    """The parameters that a stage sees, flat, by dotted name."""
-    flat: dict[str, Any] = {}
-
-    def walk(value: Any, name: str) -> None:
-        if isinstance(value, dict):
-            for key, inner in value.items():
-                walk(inner, f"{name}.{key}" if name else key)
-        else:
-            flat[name] = value
-
-    walk(params.model_dump(mode="json", warnings=False), "")
-    return flat
 
 
 def judge(name: str, suite: Suite, loaded: Loaded, ctx: StepContext) -> Verdict:

@@ -10,9 +10,10 @@ from components.contracts.load_params import load_params
 from components.curation.datagates import of_corpora, of_scores, of_tasks, of_trajectories
 from components.curation.datagates.engine import _expectation, check, exception_words
 from components.curation.datagates.loaded import Table
-from components.curation.datagates.step import LOADERS, parameters
+from components.curation.datagates.step import LOADERS
 from components.curation.datagates.suite import ROW_COUNT, Rule, load_suite
 from components.curation.datagates.verdict import RuleVerdict, judge_rules
+from components.tracking.events import leaves
 from pipelines.workspace import SOURCE
 
 COLUMNS = ("id", "a", "b", "group")
@@ -118,7 +119,7 @@ TABLES: dict[str, dict[str, Table]] = {
 
 @pytest.mark.parametrize("kind", LOADERS)
 def test_the_library_takes_every_rule_of_the_shipped_suites_and_the_tables_have_their_columns(kind: str) -> None:
-    suite = load_suite(kind, parameters(load_params(SOURCE / "params.yaml")))
+    suite = load_suite(kind, leaves(load_params(SOURCE / "params.yaml").model_dump(mode="json")))
     assert suite.tables.keys() == TABLES[kind].keys()
     for name, declared in suite.tables.items():
         for number, rule in enumerate(declared.expectations, start=1):

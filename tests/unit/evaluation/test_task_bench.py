@@ -5,8 +5,10 @@ import json
 import pytest
 
 from components.contracts.errors import DataError
+from components.contracts.outcome import Outcome
+from components.contracts.task import channel_class
 from components.evaluation.step import fixed_set, single_step_part
-from components.evaluation.tasks import Outcome, channel_class, headline, run_tasks, slices, with_looks
+from components.evaluation.tasks import headline, run_tasks, slices, with_looks
 from tests.unit.rollout.test_episodes import CLICK, RUN, Script, settings
 from tests.unit.training.fake_desk import DONE, GIVE_UP, FakeDesk, desks, make_task
 

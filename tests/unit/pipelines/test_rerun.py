@@ -16,10 +16,11 @@ from components.tracking.lineage import RunRecord
 from components.tracking.mlflow_sink import drain
 from pipelines.bundle import load_bundle, mlflow_runs
 from pipelines.data import pull_data, push_data, show_remote, verify_data
-from pipelines.drive import Options, run
+from pipelines.drive import run
 from pipelines.dvcfiles import content, read_lock
 from pipelines.find import find
 from pipelines.incomplete import incomplete_paths
+from pipelines.scope import Options
 from pipelines.workspace import Workspace
 from tests.unit.pipelines import toy
 from tests.unit.pipelines.conftest import Server, python, secret_found
