@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 EXIT_CODES = """Exit codes: 0 done (or nothing to do); 1 internal error; 2 bad parameters or usage; 3 sandbox; 4 data;
-5 checkpoint; 6 the run could not start or a stage failed; 130 stopped by the user."""
+5 checkpoint; 6 the run could not start or a stage failed; 7 the spend cap is reached; 130 stopped by the user."""
 
 app = typer.Typer(
     name="cowork",
@@ -35,6 +35,13 @@ Wait = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="one JSON object on stdout, everything else on stderr")]
 NoTracking = Annotated[bool, typer.Option("--no-mlflow", help="keep events in the run's folder only")]
+CapUsd = Annotated[
+    float | None,
+    typer.Option("--cap-usd", metavar="USD", help="stop new work when the run has spent this; kept until changed"),
+]
+CapTokens = Annotated[
+    float | None, typer.Option("--cap-tokens", metavar="N", help="the same for tokens of model calls, in and out")
+]
 
 
 def guarded(work: Callable[[], int]) -> None:
@@ -61,6 +68,8 @@ def run(
     json: AsJson = False,
     wait: Wait = 60.0,
     no_mlflow: NoTracking = False,
+    cap_usd: CapUsd = None,
+    cap_tokens: CapTokens = None,
 ) -> None:
     """Run what is not up to date: continues where an earlier run stopped, does nothing when all is done."""
 
@@ -76,6 +85,8 @@ def run(
                 wait=wait,
                 as_json=json,
                 ship=not no_mlflow,
+                cap_usd=cap_usd,
+                cap_tokens=cap_tokens,
             )
         ).code
 
@@ -92,6 +103,8 @@ def rerun(
     json: AsJson = False,
     wait: Wait = 60.0,
     no_mlflow: NoTracking = False,
+    cap_usd: CapUsd = None,
+    cap_tokens: CapTokens = None,
 ) -> None:
     """Run one stage again whether or not anything changed; later stages follow only if its output differs."""
 
@@ -101,8 +114,9 @@ def rerun(
         if dry_run:
             return _plan(profile, set_ or [], json, stage)
         options = Options(
-            profile, tuple(set_ or ()), force=stage, unconfined=unconfined, wait=wait, as_json=json, ship=not no_mlflow
-        )
+            profile, tuple(set_ or ()), force=stage, unconfined=unconfined, wait=wait, as_json=json, ship=not no_mlflow,
+            cap_usd=cap_usd, cap_tokens=cap_tokens,
+        )  # fmt: skip
         return run(options).code
 
     guarded(work)
@@ -156,6 +170,22 @@ def report(
         from pipelines.inspection import show_report
 
         return show_report(profile, json, open_)
+
+    guarded(work)
+
+
+@app.command(epilog=EXIT_CODES)
+def costs(
+    profile: Profile = "",
+    run: Annotated[str, typer.Option("--run", help="a run's name or its beginning; without it the last run")] = "",
+    json: AsJson = False,
+) -> None:
+    """What a run cost: by stage, by model, per kept task, per kept trajectory and per point of score."""
+
+    def work() -> int:
+        from pipelines.costs import show_costs
+
+        return show_costs(profile, run, json)
 
     guarded(work)
 

@@ -10,16 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from components.contracts.errors import CoworkError, OrchestrationError, ParamsError
+from components.contracts.errors import BudgetError, CoworkError, OrchestrationError, ParamsError
 from components.contracts.load_params import edit_text, load_params, parse_set
 from components.contracts.params import Params
 from components.tracking.lineage import RunRecord, StageRecord
+from components.tracking.meter import Caps, RunMeter, read_caps, write_caps
 from pipelines import doctor, records
 from pipelines.codekeys import code_keys, write_code_keys
 from pipelines.console import Picture, open_picture, seconds_text
 from pipelines.dvcfiles import read_lock
 from pipelines.follow import Follower
 from pipelines.plan import Plan, Planned, make_plan
+from pipelines.pricing import prices_of
 from pipelines.registry import StageDef
 from pipelines.runlock import run_lock
 from pipelines.session import Session
@@ -42,11 +44,14 @@ class Options:
     wait: float = 60.0
     as_json: bool = False
     ship: bool = True
+    cap_usd: float | None = None
+    """The run's spend cap in USD, None = as it is, infinity = none. Likewise in tokens of model calls."""
+    cap_tokens: float | None = None
 
 
 @dataclass
 class Outcome:
-    """How it ended. `status`: finished, nothing (to do), failed, killed."""
+    """How it ended. `status`: finished, nothing (to do), capped (the spend cap is reached), failed, killed."""
 
     status: str
     run_id: str = ""
@@ -152,6 +157,7 @@ def run(options: Options) -> Outcome:
     for name in (options.only, options.force):
         if name:
             stage_named(name, stages)
+    Caps().changed(options.cap_usd, options.cap_tokens)  # refused before anything is touched
     workspace = open_workspace(options.profile, options.sets, say)
     with run_lock(workspace.state / "lock", f"cowork run in {workspace.root.name}", options.wait, say):
         params = load_params(workspace.params_file)
@@ -195,6 +201,10 @@ class _Driver:
         say(f"{word} {self.record.run_id}: {runs} to run, {maybe} to decide, {plan.count('keep')} as they are")
         self.follower = Follower(self.run_dir, [planned.stage for planned in plan.stages])
         self.follower.skip_existing()
+        self.meter = RunMeter(self.run_dir, prices_of(workspace))
+        write_caps(self.run_dir, read_caps(self.run_dir).changed(options.cap_usd, options.cap_tokens))
+        self.capped = ""
+        """The stage that the spend cap stopped."""
         self.executed: list[str] = []
         self.started: set[str] = set()
         self.picture: Picture | None = None
@@ -225,7 +235,10 @@ class _Driver:
             self.picture.close()
         outcome = Outcome(status, self.record.run_id, executed=self.executed, seconds=time.monotonic() - self.began)
         outcome.reused = [entry.name for entry in self._reused()]
-        if status == "failed":
+        if status == "failed" and self.capped:
+            outcome.status, outcome.code, outcome.failed = "capped", BudgetError.exit_code, self.capped
+            self._tell_cap()
+        elif status == "failed":
             outcome.code = OrchestrationError.exit_code
             outcome.failed = self._tell_failure(session)
         if status == "killed":
@@ -242,6 +255,8 @@ class _Driver:
                 self.started.add(view.name)
             if event["k"] == "end" and event["status"] == "finished":
                 self.executed.append(view.name)
+            if event["k"] == "end" and event.get("border") == BudgetError.border:
+                self.capped = view.name
         if save:
             self.record.save(self.run_dir)
         self.picture.refresh()
@@ -284,10 +299,11 @@ class _Driver:
         if stage is None:
             return
         inputs = {role: self.workspace.root / path for role, path in stage.inputs.items()}
-        made = [records.origin(self.workspace, e.name, {a.path: a.digest for a in e.outputs}) for e in self._reused()]
-        earlier = sorted({found[0] for found in made if found and found[0] != self.run_dir}, reverse=True)
+        made = {e.name: records.made_by(self.workspace, e) for e in self._reused()}
+        made_by = {name: folder for name, folder in made.items() if folder is not None}
         try:
-            write_run_report(self.run_dir, inputs, self.record.params, self.params.report.episodes, earlier)
+            episodes, table = self.params.report.episodes, self.meter.table
+            write_run_report(self.run_dir, inputs, self.record.params, episodes, made_by, table)
         except (
             CoworkError,
             OSError,
@@ -301,6 +317,11 @@ class _Driver:
 
     def _relative(self, path: Path) -> str:
         return str(path.relative_to(self.workspace.root))
+
+    def _tell_cap(self) -> None:
+        """Say how far it came and how to go on."""
+        self.say(f"\nstopped in {self.capped}: {self.record.stage(self.capped).error.removeprefix('BudgetError: ')}")
+        self.say("what is done is kept; with a higher cap `cowork run` goes on there. `cowork costs` lists the spend")
 
     def _tell_failure(self, session: Session) -> str:
         """Say which stage failed, its last log lines and what to type next; the stage's name."""

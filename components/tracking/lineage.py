@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from components.contracts.digests import short
 from components.contracts.errors import DataError
+from components.contracts.secrets import scrub
 from components.tracking.dag_layout import RAIL, layout, reduced
 
 RUN_FILE = "run.json"
@@ -81,7 +82,7 @@ class RunRecord(_Record):
         run_dir.mkdir(parents=True, exist_ok=True)
         target = run_dir / RUN_FILE
         draft = run_dir / f".{RUN_FILE}.{os.getpid()}"
-        text = json.dumps(self.model_dump(mode="json"), indent=1, sort_keys=True, ensure_ascii=False)
+        text = json.dumps(scrub(self.model_dump(mode="json")), indent=1, sort_keys=True, ensure_ascii=False)
         with draft.open("w", encoding="utf-8") as handle:
             handle.write(text + "\n")
             handle.flush()

@@ -21,6 +21,7 @@ from pydantic import BaseModel, Field
 
 from components.contracts.digests import digest_value, short
 from components.contracts.errors import DataError
+from components.contracts.secrets import redact, scrub
 from components.tracking.events import SpoolFile, end_of, flatten, list_spools, read_events, start_of
 from components.tracking.lineage import RUN_FILE, RunRecord, pipeline_picture
 from components.tracking.mlflow_child import FINAL, ChildRun, find_or_create_run, same_work, send_params, send_tags
@@ -101,7 +102,7 @@ class MlflowShipper:
                         sent += self._send_spool(store, parent, spool, spools, final)
                 self._close_parent(store, final)
             except Exception as error:  # whatever the server did, the records are safe in the spool
-                return Shipped(sent, f"{type(error).__name__}: {error}")
+                return Shipped(sent, redact(f"{type(error).__name__}: {error}"))
         return Shipped(sent, "")
 
     @contextmanager
@@ -160,7 +161,8 @@ class MlflowShipper:
         if record.params:
             parts["params"] = flatten(record.params)
         if record.status != "running":
-            parts |= {RUN_FILE: record.model_dump_json(indent=1), "lineage.svg": pipeline_picture(record)}
+            parts[RUN_FILE] = json.dumps(scrub(record.model_dump(mode="json")), indent=1)
+            parts["lineage.svg"] = pipeline_picture(record)
             page = self.run_dir / PAGE
             if page.is_file():
                 parts[PAGE] = page.read_text(encoding="utf-8")

@@ -11,7 +11,9 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from components.contracts.secrets import redact
 from components.tracking.mlflow_sink import MlflowShipper, Shipped, drain
+from components.tracking.output import OutputFilter
 
 INTERVAL = 2.0
 SLOWEST = 30.0
@@ -76,6 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.run_dir.is_dir():
         parser.error(f"{options.run_dir}: no such folder; name the folder of a run")
     if options.follow:
+        OutputFilter().start()
         os.nice(10)
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -86,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         result = drain(options.run_dir, options.uri, final=not options.running)
     if result.error:
-        print(f"{result.records} records sent, the rest stays in the spool: {result.error}", file=sys.stderr)
+        print(f"{result.records} records sent, the rest stays in the spool: {redact(result.error)}", file=sys.stderr)
         return 1
     print(f"{result.records} records sent")
     return 0

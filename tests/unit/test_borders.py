@@ -152,7 +152,9 @@ def test_pipelines_never_imports_torch_or_the_inside_of_training() -> None:
     assert broken == []
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["rerun"], ["step"], ["plan"], ["status"], ["report"], ["doctor"]])
+@pytest.mark.parametrize(
+    "command", [[], ["run"], ["rerun"], ["step"], ["plan"], ["status"], ["report"], ["costs"], ["doctor"]]
+)
 def test_help_imports_nothing_heavy(command: list[str]) -> None:
     code = (
         "import sys\nfrom pipelines.cli import main\n"

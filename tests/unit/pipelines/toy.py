@@ -154,5 +154,5 @@ def environment() -> dict[str, str]:
 def cowork(root: Path, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "pipelines.cli", *arguments],
-        cwd=root, env=environment(), capture_output=True, text=True, timeout=120, **options,
+        cwd=root, capture_output=True, text=True, **({"env": environment(), "timeout": 240} | options),
     )  # fmt: skip
