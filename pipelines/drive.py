@@ -14,7 +14,8 @@ from components.contracts.errors import BudgetError, CoworkError, OrchestrationE
 from components.contracts.load_params import edit_text, load_params, parse_set
 from components.contracts.params import Params
 from components.tracking.lineage import RunRecord, StageRecord
-from components.tracking.meter import Caps, RunMeter, read_caps, write_caps
+from components.tracking.meter import Caps, read_caps, write_caps
+from components.tracking.prices import PriceTable
 from pipelines import doctor, records
 from pipelines.codekeys import code_keys, write_code_keys
 from pipelines.console import Picture, open_picture, seconds_text
@@ -162,6 +163,7 @@ def run(options: Options) -> Outcome:
     with run_lock(workspace.state / "lock", f"cowork run in {workspace.root.name}", options.wait, say):
         params = load_params(workspace.params_file)
         check_runnable(workspace, params, stages)
+        prices = prices_of(workspace)
         keys = refresh_keys(workspace, stages)
         forced = frozenset([options.force]) if options.force else frozenset()
         plan = make_plan(workspace, stages, params, keys, forced)
@@ -172,7 +174,7 @@ def run(options: Options) -> Outcome:
             outcome = Outcome("nothing", reused=scope)
         else:
             doctor.require(doctor.quick_checks(workspace, stages, options.unconfined))
-            outcome = _Driver(workspace, stages, params, plan, options, say).run()
+            outcome = _Driver(workspace, stages, params, plan, options, say, prices).run()
     conclude(workspace, stages, outcome, options, say)
     return outcome
 
@@ -192,6 +194,7 @@ class _Driver:
         plan: Plan,
         options: Options,
         say: Say,
+        prices: PriceTable,
     ) -> None:
         self.workspace, self.stages, self.plan, self.options, self.say = workspace, stages, plan, options, say
         self.params, self.began = params, time.monotonic()
@@ -201,8 +204,9 @@ class _Driver:
         say(f"{word} {self.record.run_id}: {runs} to run, {maybe} to decide, {plan.count('keep')} as they are")
         self.follower = Follower(self.run_dir, [planned.stage for planned in plan.stages])
         self.follower.skip_existing()
-        self.meter = RunMeter(self.run_dir, prices_of(workspace))
-        write_caps(self.run_dir, read_caps(self.run_dir).changed(options.cap_usd, options.cap_tokens))
+        self.prices = prices
+        if options.cap_usd is not None or options.cap_tokens is not None:
+            write_caps(self.run_dir, read_caps(self.run_dir).changed(options.cap_usd, options.cap_tokens))
         self.capped = ""
         """The stage that the spend cap stopped."""
         self.executed: list[str] = []
@@ -302,8 +306,8 @@ class _Driver:
         made = {e.name: records.made_by(self.workspace, e) for e in self._reused()}
         made_by = {name: folder for name, folder in made.items() if folder is not None}
         try:
-            episodes, table = self.params.report.episodes, self.meter.table
-            write_run_report(self.run_dir, inputs, self.record.params, episodes, made_by, table)
+            episodes = self.params.report.episodes
+            write_run_report(self.run_dir, inputs, self.record.params, episodes, made_by, self.prices)
         except (
             CoworkError,
             OSError,

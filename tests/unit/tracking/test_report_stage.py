@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +161,8 @@ def test_the_page_of_a_run_adds_its_costs_times_and_lineage(inputs: dict[str, Pa
     made.save(run_dir)
     for folder, stage, tokens in ((run_dir, "rl", 10), (earlier, "rl", 99), (earlier, "forge", 7)):
         with SpoolSink(spool_path(folder, stage, 1)) as sink:
-            sink.ledger("teacher", calls=tokens)
+            sink.ledger("teacher", model="strange", calls=tokens)
+            sink.ledger("teacher", model="priced", calls=0, tokens_in=1, tokens_out=1, usd=2.5)
             sink.end("finished")
     missing = {"scores-base": tmp_path / "not made yet"}
     page = write_run_report(run_dir, inputs | missing, PARAMS, 1, {"forge": earlier}).read_text()
@@ -169,5 +171,7 @@ def test_the_page_of_a_run_adds_its_costs_times_and_lineage(inputs: dict[str, Pa
     calls = page[page.index('<section id="costs">') : page.index('<section id="lineage">')]
     assert '<th scope="row" class="nowrap">forge <small title="the work of run r1, used again">reused' in calls
     assert ">99<" not in calls and ">17<" in calls, "rl once, forge of the run that made it"
-    assert ">by this run</th>" in calls or "spent by this run" in calls
+    assert "spent by this run" in calls and "kept trajectory" in calls
+    models = {cells[0]: cells[1] for cells in re.findall(r'nowrap">(\w+)</th><td class="num">([^<]*)</td>', calls)}
+    assert models["priced"] == "5.00" and models["strange"] == "?", "unknown is shown as unknown"
     assert [path.name for path in run_dir.iterdir() if path.name.startswith(".")] == []
