@@ -19,10 +19,19 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
 
 
+Frozen = Literal["vision", "names"]
+"""The vision encoder; the embeddings of the words that tasks are about. A name that training tasks use and one that
+they do not then stay the same kind of thing to a policy, which has to copy both."""
+
+
 class Model(Section):
-    """Where the policy comes from and how screens and coordinates reach it."""
+    """Where the policy comes from and how screens and coordinates reach it.
+
+    `frozen`: parts that stages 1 to 5 leave as the base has them.
+    """
 
     base: str
+    frozen: tuple[Frozen, ...]
     coord_space: Literal["normalized_1000", "normalized_1", "pixel_screen", "pixel_model"]
     coord_step: Positive
     max_prompt_tokens: Positive
@@ -72,12 +81,16 @@ class CurateMidtrain(Section):
     synth_screens: Positive
     questions: Positive
     agent_share: Share
+    by_primitive: Share
     mask_think: bool
 
 
 class CurateSft(Section):
+    """`balance`: the same number of steps for each skill; `by_primitive`: the share that is even over actions."""
+
     steps: Positive
     balance: bool
+    by_primitive: Share
 
 
 class CurateAll(Section):

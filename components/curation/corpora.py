@@ -146,15 +146,17 @@ def dump_messages(messages: Iterable[Message]) -> str:
     return json.dumps([{"role": m.role, "parts": [part(p) for p in m.parts]} for m in messages], ensure_ascii=False)
 
 
-def balanced(samples: Sequence[Sample], steps: int, stream_of: Callable[[str], Random]) -> list[Sample]:
-    """`steps` samples in all, the same number for each skill (the first ones one more).
+def balanced(
+    samples: Sequence[Sample], steps: int, stream_of: Callable[[str], Random], *, by: str = "skill"
+) -> list[Sample]:
+    """`steps` samples in all, the same number for each skill, or `by` "primitive" for each (the first ones one more).
 
     A skill with too many gives whole trajectories in random order until its share is full; one with too few gives all
     of them again (ids get `#2`, `#3`, ...), so that a rare skill is seen as often as a common one.
     """
     by_skill: dict[str, dict[str, list[Sample]]] = {}
     for sample in samples:
-        by_skill.setdefault(sample.skill, {}).setdefault(sample.trajectory_id, []).append(sample)
+        by_skill.setdefault(getattr(sample, by), {}).setdefault(sample.trajectory_id, []).append(sample)
     chosen: list[Sample] = []
     for number, skill in enumerate(sorted(by_skill)):
         share = steps // len(by_skill) + (number < steps % len(by_skill))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,18 @@ from components.contracts.trajectory import Trajectory
 from components.curation.corpora import Sample, balanced, count_samples, step_samples, weighted, write_corpus
 from components.curation.filters import learnable
 from components.curation.gate import check_corpus, train_wording
-from components.curation.grounding_packs import BARE_SHARE, Shot, click_pack, count_questions, synth_shot, train_words
+from components.curation.grounding_packs import Shot, click_pack, count_questions, synth_shot, train_words
 from components.curation.rationale import RationaleWriter, ScriptedWriter
 from components.curation.substitution import substituted
 from components.harness.spec import HarnessSpec, load_spec
 from components.rollout.store import ScreenTable, StoredScreen, load_screens, read_trajectories
+
+BARE_SHARE = 0.8
+"""Share of stage 1's agent steps without a rationale. Where the interior of `<think>` is masked, a policy answers
+without one: only these steps teach it which action to choose."""
+
+_EASY = frozenset({"terminate", "wait", "middle_click"})
+"""Primitives that the skills alone show often enough for what there is to learn about them."""
 
 HARNESS_OF = {"midtrain": "gui", "gui-sft": "gui", "terminal-sft": "terminal", "hybrid-sft": "hybrid"}
 """Which harness wrote the trajectories of a stage."""
@@ -60,18 +68,31 @@ class _Source:
             trajectory, self.screens, self.system, self.space, self.params.context, self.writer, mask_think=mask_think
         )  # fmt: skip
 
-    def balance(self, samples: list[Sample], steps: int, evenly: bool) -> list[Sample]:
-        """`steps` samples, evenly over skills or at random, each trajectory counting once."""
+    def choose(self, samples: list[Sample], steps: int, evenly: bool, by_primitive: float) -> list[Sample]:
+        """`steps` samples: evenly over skills (or at random) with each trajectory counting once, and a share of them
+        evenly over primitives, each step counting once. A policy that is to act needs the rare actions too."""
+        seed, stage = self.ctx.seed, self.ctx.stage
+        rest = round(steps * by_primitive)
         if evenly:
-            chosen = balanced(samples, steps, lambda name: stream(self.ctx.seed, self.ctx.stage, name))
+            chosen = balanced(samples, steps - rest, lambda name: stream(seed, stage, name))
         else:
             order = sorted(samples, key=lambda s: s.sample_id)
-            stream(self.ctx.seed, self.ctx.stage, "sample").shuffle(order)
-            chosen = order[:steps]
+            stream(seed, stage, "sample").shuffle(order)
+            chosen = order[: steps - rest]
+        acting = [sample for sample in samples if sample.primitive not in _EASY]
+        other = balanced(acting, rest, lambda name: stream(seed, f"{stage}/primitive", name), by="primitive")
+        return self._substituted(
+            [
+                *weighted(chosen, by_skill=evenly),
+                *(replace(sample, sample_id=f"{sample.sample_id}+") for sample in other),
+            ]
+        )
+
+    def _substituted(self, samples: Sequence[Sample]) -> list[Sample]:
         names = f"{self.ctx.stage}/substitution"
         return [
             substituted(sample, stream(self.ctx.seed, names, f"{number}/{sample.sample_id}"))
-            for number, sample in enumerate(weighted(chosen, by_skill=evenly))
+            for number, sample in enumerate(samples)
         ]
 
 
@@ -88,7 +109,9 @@ def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: 
         summary["questions"] = count_questions(s for s in samples if s.kind == "click_pack")
     else:
         section: CurateSft = getattr(params.curate, source.stage.replace("-", "_"))
-        samples = source.balance(source.samples(mask_think=False), section.steps, section.balance)
+        samples = source.choose(
+            source.samples(mask_think=False), section.steps, section.balance, section.by_primitive
+        )  # fmt: skip
     for sample in samples:
         for digest in sample.images:
             if digest not in screens:
@@ -136,12 +159,12 @@ def _midtrain(source: _Source, section: CurateMidtrain, screens: dict[str, Store
     share = section.agent_share
     steps = round(len(packs) * share / (1 - share)) if share < 1 else len(packs)
     agent = source.samples(section.mask_think) if steps else []
-    chosen = source.balance(agent, steps, evenly=True) if agent else []
+    chosen = source.choose(agent, steps, True, section.by_primitive) if agent else []
     return packs + [_sometimes_bare(sample, seed, stage) for sample in chosen]
 
 
 def _sometimes_bare(sample: Sample, seed: int, stage: str) -> Sample:
-    """An agent step without its rationale, for the same share and reason as in the packs (`BARE_SHARE`)."""
+    """The sample, or the same step without its rationale."""
     if stream(seed, f"{stage}/bare", sample.sample_id).random() >= BARE_SHARE:
         return sample
     return replace(sample, response=f"{THINK_OPEN}{sample.response[sample.response.index(THINK_CLOSE) :]}")

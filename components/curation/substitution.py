@@ -17,7 +17,7 @@ from components.contracts.response import action_line
 from components.curation.corpora import Sample
 from components.forge import words
 
-SHARE = 0.5
+SHARE = 0.8
 """Share of the steps that qualify which get other words."""
 
 POOL = tuple(

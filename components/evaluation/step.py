@@ -56,10 +56,11 @@ def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: 
     episodes = EpisodeSettings(harness, params.context, params.model, settings.max_steps)
 
     clicks = _clicks(client, params, ctx.workers)
+    desktop = load_spec(inputs["harness"] / "gui.json")  # a bench of desktop steps: it offers every checkpoint the same
     items = collect_items(
-        heldout, harness, params.context, params.model, factory, BENCH_SEED, settings.single_steps, client.special
+        heldout, desktop, params.context, params.model, factory, BENCH_SEED, settings.single_steps, client.special
     )
-    steps = fork_map(lambda part: run_single_steps(client, part, params.model, harness.tools), items, ctx.workers)
+    steps = fork_map(lambda part: run_single_steps(client, part, params.model, desktop.tools), items, ctx.workers)
 
     def progress(done: int, total: int) -> None:
         ctx.events.progress(done, total, "episodes")

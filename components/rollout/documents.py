@@ -64,13 +64,13 @@ def _bring_text(view: View, window: Mapping[str, Any], wanted: str) -> Move | No
     if not window["focus"]:
         return click(area, "the text is not ready")
     if view.memory.get("selected_all"):
-        return type_text(wanted.split("\n")[0], "all the text is ready")
+        return type_text(first := wanted.split("\n")[0], f"the text must be {first}")
     if not wanted.startswith(text):
         return press("ctrl", "a", why="the text is not right")
     rest = wanted[len(text) :]
     if rest.startswith("\n"):
         return press("enter", why="the text needs a new line")
-    return type_text(rest.split("\n")[0], "the note is open")
+    return type_text(line := rest.split("\n")[0], f"the line must be {line}")
 
 
 def write_note(view: View, goal: Goal) -> Move | None:
@@ -169,7 +169,7 @@ def set_cell(view: View, goal: Goal) -> Move | None:
         return press("enter", why=f"{cell} has {value}")
     if _cell(window["rows"], cell) == value:
         return _save(view, window, f"{cell} is {value}")
-    return _select(view, window, cell, f"{cell} is not {value}") or type_text(value, f"cell {cell} is ready")
+    return _select(view, window, cell, f"{cell} is not {value}") or type_text(value, f"{cell} must be {value}")
 
 
 def sort_sheet(view: View, goal: Goal) -> Move | None:

@@ -19,7 +19,7 @@ def fill_form(view: View, goal: Goal) -> Move | None:
     if overlay is not None:
         option = values.get(overlay["title"]) if overlay["kind"] == "menu" and view.app == "forms" else None
         item = view.find("item", option) if isinstance(option, str) else None
-        return click(item, "the menu is open") if item is not None else escape(view)
+        return click(item, f"{overlay['title']} must be {option}") if item is not None else escape(view)
     if (move := need_app(view, "forms")) is not None or window is None:
         return move
     if any(value for label, value in window["values"].items() if label not in values):
@@ -39,7 +39,7 @@ def _fill(view: View, focused: bool, label: str, found: Any, wanted: Any) -> Mov
         return escape(view)
     if not focused:
         return click(field, f"{label} is empty" if not found else f"{label} is wrong")
-    return press("delete", why=f"{label} is wrong") if found else type_text(wanted, f"the {label} field is ready")
+    return press("delete", why=f"{label} is wrong") if found else type_text(wanted, f"{label} must be {wanted}")
 
 
 def _button(view: View, label: str, why: str) -> Move:

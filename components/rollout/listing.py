@@ -53,7 +53,7 @@ def dialog_text(view: View, wanted: str) -> Move:
         return press("enter", why="the name is right")
     if text and not view.memory.get("selected_all"):
         return press("ctrl", "a", why="the name is wrong")
-    return type_text(wanted, "the dialog is open")
+    return type_text(wanted, f"the name must be {wanted}")
 
 
 def row_menu(view: View, file: str, item: str) -> Move | None:

@@ -82,7 +82,7 @@ def move(view: View, goal: Goal) -> Move | None:
         return listing.scroll_to(view, folder)
     if not view.on(source):
         return move_to(source, f"{file} is shown")
-    return Move("left_click_drag", f"drag it to the {folder} row", f"the pointer is on {file}", target)
+    return Move("left_click_drag", f"drag it to the {folder} row", f"{file} must go to {folder}", target)
 
 
 def new_folder(view: View, goal: Goal) -> Move | None:
@@ -129,7 +129,7 @@ def _to_volume(view: View, value: int) -> Move | None:
     middle = x0 + half + span * value // 100
     reach = span // 40  # half of one step of 5 in 100
     box = (middle - reach, y0, middle + reach + 1, y1)
-    return Move("left_click_drag", f"drag it to {value}", "the pointer is on the handle", track, at=box)
+    return Move("left_click_drag", f"drag it to {value}", f"the volume must be {value}", track, at=box)
 
 
 def set_check(view: View, goal: Goal) -> Move | None:
@@ -145,7 +145,7 @@ def choose(view: View, goal: Goal) -> Move | None:
     overlay = view.overlay
     if overlay and overlay["kind"] == "menu" and overlay["title"] == label and view.app == "prefs":
         item = view.find("item", option)
-        return click(item, "the menu is open") if item is not None else escape(view)
+        return click(item, f"{label} must be {option}") if item is not None else escape(view)
     if (step := _prefs_as_kept(view, goal)) is not None:
         return step
     menu = view.find("menu", label)

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -176,6 +177,11 @@ class ScreenTable(Mapping[str, Screen]):
             return self._png[digest]
         except KeyError:
             raise DataError(f"screenshot {digest} is missing", where=self.where, remedy="make the data again") from None
+
+    def shape(self, digest: str) -> tuple[int, int]:
+        """(height, width), from the file's header alone."""
+        width, height = struct.unpack(">II", self.png(digest)[16:24])
+        return height, width
 
     def elements(self, digest: str) -> tuple[Element, ...]:
         self.png(digest)

@@ -16,6 +16,7 @@ from components.contracts.errors import DataError
 from components.contracts.folding import ImagePart, Message, Part, TextPart
 from components.contracts.schemas import THINK_CLOSE, THINK_OPEN
 from components.training.engine import render_ids
+from components.training.screen_features import ScreenFeatures
 from components.training.sequences import Encoder, Packed, pack
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Corpus:
 
     items: tuple[Packed, ...]
     """As read: `screens` are digests."""
-    pictures: Mapping[str, Screen] | ScreenTable
+    pictures: ScreenTable | ScreenFeatures
 
     def __len__(self) -> int:
         return len(self.items)

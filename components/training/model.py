@@ -7,7 +7,7 @@ saved with `from_pretrained` / `save_pretrained` as safetensors.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.contracts.errors import CheckpointError
+from components.contracts.params import Frozen
 
 if TYPE_CHECKING:
     import torch
@@ -121,7 +122,7 @@ class Policy:
         self.image_id: int = config.image_token_id
         self.pad_id: int = int(tokenizer.pad_token_id)
         self.eos_id: int = int(tokenizer.eos_token_id)
-        self._vision_cache: dict[tuple[int, int, int], dict[str, Any]] = {}
+        self.vision_frozen = False
 
     @staticmethod
     def load(path: Path) -> Policy:
@@ -148,6 +149,23 @@ class Policy:
         self.model.save_pretrained(path, safe_serialization=True)
         self.tokenizer.save_pretrained(path)
 
+    def freeze(self, parts: Iterable[Frozen]) -> None:
+        """Keep parts as they are: no gradients for them, and for the vision encoder none computed through it."""
+        for part in parts:
+            if part == "vision":
+                self.vision_frozen = True
+                for weight in self.model.model.visual.parameters():
+                    weight.requires_grad_(False)
+            else:
+                self._freeze_rows(name_ids(self.tokenizer))
+
+    def _freeze_rows(self, ids: Sequence[int]) -> None:
+        """No gradient for these tokens' embeddings. The optimizer must not decay embeddings: a row would shrink."""
+        import torch
+
+        rows = torch.tensor(ids)
+        self.model.model.language_model.embed_tokens.weight.register_hook(lambda grad: grad.index_fill(0, rows, 0.0))
+
     def parameters(self) -> int:
         return sum(p.numel() for p in self.model.parameters())
 
@@ -159,7 +177,8 @@ class Policy:
 
         m = self.grid.merge
         grid = torch.tensor([[1, rows * m, columns * m] for rows, columns in sizes], dtype=torch.long)
-        return self.model.model.visual(patches, grid_thw=grid).pooler_output
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.vision_frozen):
+            return self.model.model.visual(patches, grid_thw=grid).pooler_output
 
     def hidden(
         self,
@@ -187,6 +206,14 @@ class Policy:
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         return self.model.lm_head(hidden)
+
+
+def name_ids(tokenizer: PreTrainedTokenizerFast) -> list[int]:
+    """Ids of the words that tasks are about (`forge.words.BANK`), those that a tokenizer has as one token."""
+    from components.forge.words import BANK
+
+    encoded = [tokenizer(word, add_special_tokens=False).input_ids for group in BANK.values() for word in group]
+    return sorted(ids[0] for ids in encoded if len(ids) == 1)
 
 
 def linear_patches(model: Any) -> None:

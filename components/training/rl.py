@@ -53,6 +53,7 @@ class RlLoop:
         self.tasks, self.factory = tasks, factory
         self.out, self.ctx, self.ranks, self.identity = out, ctx, ranks, identity
         self.policy = Policy.load(start)
+        self.policy.freeze(params.model.frozen)
         self.client = MeteredClient(
             LocalClient(self.policy, params.model.max_new_tokens, seed=ctx.seed), ctx.events, POLICY_MODEL,
             parameters=self.policy.parameters(),

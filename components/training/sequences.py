@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from components.curation.packing import PADDING_SEGMENT, block_mask
 from components.training.model import Policy, rope_positions
+from components.training.screen_features import Encoded
 
 if TYPE_CHECKING:
     import torch
@@ -51,7 +52,8 @@ class Packed:
     """One sequence: a shared prefix (segment 0) and branches (1, 2, ...) that do not see each other.
 
     `ids` (L,), `segments` (L,), `weights` (L,): the loss weight of predicting token i from what precedes it; 0 = not
-    supervised. `screens`: images in order, or in a stored corpus their digests.
+    supervised. `screens`: images in order, or in a stored corpus their digests, or `screen_features.Encoded` ones (a
+    batch holds one sort).
     """
 
     ids: NDArray[np.int64]
@@ -81,7 +83,10 @@ def pack(
 
 @dataclass
 class Batch:
-    """Tensors of a batch; `rows`/`columns`/`targets`/`weights` list the supervised predictions."""
+    """Tensors of a batch; `rows`/`columns`/`targets`/`weights` list the supervised predictions.
+
+    `patches` of screenshots still to be encoded, or the `features` of those that were (tokens, hidden).
+    """
 
     ids: torch.Tensor
     positions: torch.Tensor
@@ -92,6 +97,7 @@ class Batch:
     columns: torch.Tensor
     targets: torch.Tensor
     weights: torch.Tensor
+    features: torch.Tensor | None = None
 
 
 def packed_positions(packed: Packed, image_id: int, sizes: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
@@ -119,13 +125,17 @@ def collate(policy: Policy, items: Sequence[Packed]) -> Batch:
     segments = np.full((count, length), PADDING_SEGMENT, np.int64)
     weights = np.zeros((count, length), np.float32)
     patches: list[NDArray[np.float32]] = []
+    features: list[torch.Tensor] = []
     sizes: list[tuple[int, int]] = []
     for b, item in enumerate(items):
         n = len(item)
-        own = [policy.grid.tokens(*screen.shape[:2]) for screen in item.screens]
+        encoded = [screen for screen in item.screens if isinstance(screen, Encoded)]
+        raw = [screen for screen in item.screens if not isinstance(screen, Encoded)]
+        own = [screen.size for screen in encoded] or [policy.grid.tokens(*screen.shape[:2]) for screen in raw]
         ids[b, :n], segments[b, :n], weights[b, :n] = item.ids, item.segments, item.weights
         positions[:, b, :n] = packed_positions(item, policy.image_id, own)
-        patches.extend(policy.grid.patches(screen) for screen in item.screens)
+        patches.extend(policy.grid.patches(screen) for screen in raw)
+        features.extend(screen.features for screen in encoded)
         sizes.extend(own)
     allowed = block_mask(segments, shared_prefix=True)
     rows, columns = np.nonzero(weights)
@@ -139,6 +149,7 @@ def collate(policy: Policy, items: Sequence[Packed]) -> Batch:
         columns=torch.from_numpy(predecessors(segments, rows, columns)),
         targets=torch.from_numpy(ids[rows, columns]),
         weights=torch.from_numpy(weights[rows, columns]),
+        features=torch.cat(features) if features else None,
     )
 
 
@@ -154,7 +165,9 @@ def token_losses(policy: Policy, batch: Batch) -> tuple[torch.Tensor, torch.Tens
     """(n,) negative log-likelihoods of the supervised tokens, and the (B, L, hidden) states."""
     import torch.nn.functional as F
 
-    features = policy.image_features(batch.patches, batch.sizes) if batch.patches is not None else None
+    features = batch.features
+    if batch.patches is not None:
+        features = policy.image_features(batch.patches, batch.sizes)
     hidden = policy.hidden(batch.ids, batch.positions, batch.mask, features)
     logits = policy.logits(hidden[batch.rows, batch.columns])
     return F.cross_entropy(logits, batch.targets, reduction="none"), hidden

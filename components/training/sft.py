@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from components.contracts.digests import canonical_json, digest_tree, digest_value
 from components.contracts.errors import ParamsError
-from components.contracts.params import Sft
+from components.contracts.params import Frozen, Sft
 from components.contracts.rng import stream
 from components.contracts.stage import StepContext
 from components.training import checkpoint
@@ -25,10 +25,11 @@ from components.training.optimizer import make_optimizer
 from components.training.parallel import Ranks, run_ranks, sum_gradients
 from components.training.resume import resume_progress, save_progress, stop_at_cap
 from components.training.schedule import cosine
+from components.training.screen_features import ScreenFeatures, features_for
 from components.training.sequences import Encoder, Packed, collate, token_losses
 
-if TYPE_CHECKING:
-    pass
+_STRIDE = 7919
+"""A prime: replay walks a whole corpus before it comes back."""
 
 ItemSource = Callable[[str, int], Packed]
 """(stream item name, index) -> one sequence."""
@@ -88,12 +89,14 @@ class SftInputs:
         )
 
 
-def train_sft(settings: Sft, inputs: SftInputs, out: Path, ctx: StepContext) -> dict[str, float]:
+def train_sft(
+    settings: Sft, inputs: SftInputs, out: Path, ctx: StepContext, *, frozen: Sequence[Frozen] = ()
+) -> dict[str, float]:
     """Train one stage and write its checkpoint directory. Returns the last loss, steps, tokens and nominal FLOPs."""
     import torch
 
     identity = {
-        "params_digest": digest_value(settings.model_dump(mode="json")),
+        "params_digest": digest_value([settings.model_dump(mode="json"), sorted(frozen)]),
         "data_digest": inputs.digest(),
         "seed": ctx.seed,
         "ranks": ctx.workers,
@@ -101,10 +104,22 @@ def train_sft(settings: Sft, inputs: SftInputs, out: Path, ctx: StepContext) -> 
     torch.set_num_threads(1)
     # Read before the ranks are forked: they share these pages.
     policy = Policy.load(inputs.checkpoint)
+    policy.freeze(frozen)
     corpora = _read_corpora(settings, inputs, Encoder(policy))
+    plan = plan_steps(settings, ctx.seed, ctx.stage, len(corpora["corpus"]))
+    features = {
+        name: features_for(policy, corpus.pictures, _shown(corpus, name, plan, ctx))
+        for name, corpus in corpora.items()
+        if not isinstance(corpus.pictures, ScreenFeatures)
+    }
 
     def work(ranks: Ranks) -> dict[str, float]:
-        return _Loop(settings, policy, corpora, out, ctx, ranks, identity).run()
+        ready = dict(corpora)
+        for name, own in features.items():
+            if own is not None:
+                own.fill(policy, ranks)
+                ready[name] = replace(corpora[name], pictures=own)
+        return _Loop(settings, policy, ready, plan, out, ctx, ranks, identity).run()
 
     result: dict[str, float] = run_ranks(work, ctx.workers)
     return result
@@ -126,11 +141,26 @@ def _read_corpora(settings: Sft, inputs: SftInputs, encoder: Encoder) -> dict[st
     return corpora
 
 
+def places(planned: PlannedStep, corpus: Corpus, ctx: StepContext) -> list[int]:
+    """Which samples of its corpus a step takes: the planned ones, or for replay a walk of long strides."""
+    if planned.source == "corpus":
+        return list(planned.items)
+    offset = stream(ctx.seed, ctx.stage, f"replay-{planned.source}").randrange(len(corpus))
+    return [(offset + i * _STRIDE) % len(corpus) for i in planned.items]
+
+
+def _shown(corpus: Corpus, name: str, plan: Sequence[PlannedStep], ctx: StepContext) -> set[str]:
+    """Digests of the screenshots that a stage will show from one of its corpora."""
+    taken = {place for planned in plan if planned.source == name for place in places(planned, corpus, ctx)}
+    return {digest for place in taken for digest in corpus.items[place].screens}
+
+
 class _Loop:
     def __init__(
-        self, settings: Sft, policy: Policy, corpora: Mapping[str, Corpus], out: Path, ctx: StepContext, ranks: Ranks,
-        identity: Mapping[str, Any],
+        self, settings: Sft, policy: Policy, corpora: Mapping[str, Corpus], plan: Sequence[PlannedStep], out: Path,
+        ctx: StepContext, ranks: Ranks, identity: Mapping[str, Any],
     ) -> None:  # fmt: skip
+        self.plan = plan
         self.settings, self.out, self.ctx, self.ranks, self.identity = settings, out, ctx, ranks, identity
         self.policy, self.corpora = policy, corpora
         self.replay = _base_source(self.policy, ctx.seed, ctx.stage)
@@ -146,19 +176,13 @@ class _Loop:
         """Loss and weight since the last point of the curve."""
 
     def batch(self, planned: PlannedStep) -> Sequence[Packed]:
-        mine = self.ranks.share(list(planned.items))
         if planned.source == "base":
-            return [self.replay("replay", i) for i in mine]
+            return [self.replay("replay", i) for i in self.ranks.share(list(planned.items))]
         corpus = self.corpora[planned.source]
-        if planned.source == "corpus":
-            return [corpus[i] for i in mine]
-        order = stream(self.ctx.seed, self.ctx.stage, f"replay-{planned.source}")
-        offset = order.randrange(len(corpus))
-        stride = 7919
-        return [corpus[(offset + i * stride) % len(corpus)] for i in mine]
+        return [corpus[place] for place in self.ranks.share(places(planned, corpus, self.ctx))]
 
     def run(self) -> dict[str, float]:
-        plan = plan_steps(self.settings, self.ctx.seed, self.ctx.stage, len(self.corpora["corpus"]))
+        plan = self.plan
         first = self.resume()
         lead = self.ranks.rank == 0
         loss = self.curves[-1]["loss"] if self.curves else 0.0

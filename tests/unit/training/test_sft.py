@@ -4,22 +4,27 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.contracts.digests import digest_file, digest_tree
 from components.contracts.errors import BudgetError, CheckpointError, DataError, ParamsError
-from components.contracts.params import Sft
+from components.contracts.params import Frozen, Sft
 from components.contracts.stage import NullMeter, NullSink, StepContext
+from components.rollout.store import ScreenTable
 from components.tracking.events import SpoolSink, spool_path
 from components.tracking.ledger import run_costs
 from components.training import checkpoint
 from components.training.corpus import load_corpus
-from components.training.model import Policy
-from components.training.sequences import Encoder
+from components.training.model import Policy, name_ids
+from components.training.parallel import Ranks
+from components.training.screen_features import features_for
+from components.training.sequences import Encoder, collate, token_losses
 from components.training.sft import SftInputs, plan_steps, train_sft
 from tests.unit.training.corpora import make_corpus
 from tests.unit.training.kit import small_policy, write_policy
@@ -78,16 +83,20 @@ def killed(work: Callable[[], object]) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(("workers", "frozen"), [(1, ()), (2, ()), (2, ("vision", "names"))])
 def test_a_stage_killed_in_the_middle_ends_with_the_weights_of_an_undisturbed_one(
-    tmp_path: Path, inputs: SftInputs, workers: int
+    tmp_path: Path, inputs: SftInputs, workers: int, frozen: tuple[Frozen, ...]
 ) -> None:
     """Killed between two checkpoints, then again while one is being written; curves and figures are the same too."""
     plain = Events()
-    figures = train_sft(sft(), inputs, tmp_path / "plain" / "out", context(tmp_path / "plain", workers, plain))
+
+    def train(root: Path, events: Events | None = None) -> dict[str, float]:
+        return train_sft(sft(), inputs, root / "out", context(root, workers, events), frozen=frozen)
+
+    figures = train(tmp_path / "plain", plain)
 
     broken = tmp_path / "broken"
-    killed(lambda: train_sft(sft(), inputs, broken / "out", context(broken, workers, Events(kill_at=3))))
+    killed(lambda: train(broken, Events(kill_at=3)))
     newest, _ = checkpoint.latest(broken / "work")
     assert newest is not None and newest.step == 2 and not (broken / "out").exists()
 
@@ -97,17 +106,47 @@ def test_a_stage_killed_in_the_middle_ends_with_the_weights_of_an_undisturbed_on
             os.kill(os.getpid(), signal.SIGKILL)
 
         checkpoint.save_state = half  # only in the forked process
-        train_sft(sft(), inputs, broken / "out", context(broken, workers))
+        train(broken)
 
     killed(die_while_saving)
     newest, warnings = checkpoint.latest(broken / "work")
     assert newest is not None and newest.step == 2 and any("half written" in w for w in warnings)
 
     events = Events()
-    assert train_sft(sft(), inputs, broken / "out", context(broken, workers, events)) == figures
+    assert train(broken, events) == figures
     assert "resumed at step 2" in events.notes
     assert digest_tree(broken / "out") == digest_tree(tmp_path / "plain" / "out")
     assert all(plain.metrics[key] == value for key, value in events.metrics.items()) and events.metrics
+
+
+def test_frozen_parts_stay_as_they_were_and_the_rest_learns(tmp_path: Path, inputs: SftInputs) -> None:
+    policy = Policy.load(inputs.checkpoint)
+    before = {name: p.detach().clone() for name, p in policy.model.named_parameters()}
+    train_sft(sft(), inputs, tmp_path / "out", context(tmp_path), frozen=("vision", "names"))
+    after = dict(Policy.load(tmp_path / "out").model.named_parameters())
+    assert {name for name, value in before.items() if torch.equal(value, after[name])} == {
+        name for name in before if ".visual." in name
+    }
+    (words,) = (name for name in before if "embed_tokens" in name)
+    changed = set((before[words] != after[words]).any(dim=1).nonzero().flatten().tolist())
+    names = set(name_ids(policy.tokenizer))
+    assert names and changed and not changed & names
+
+
+def test_features_kept_for_a_stage_are_those_of_the_encoder(tmp_path: Path, inputs: SftInputs) -> None:
+    policy = Policy.load(inputs.checkpoint)
+    corpus = load_corpus(inputs.corpus, Encoder(policy))
+    assert isinstance(corpus.pictures, ScreenTable)
+    assert features_for(policy, corpus.pictures, corpus.pictures) is None, "a trained encoder gives others at each step"
+    policy.freeze(["vision"])
+    kept = features_for(policy, corpus.pictures, corpus.pictures)
+    assert kept is not None
+    kept.fill(policy, Ranks(0, 1))
+    raw = collate(policy, corpus.items[:0] + tuple(corpus[i] for i in range(3)))
+    ready = collate(policy, tuple(replace(corpus, pictures=kept)[i] for i in range(3)))
+    assert raw.patches is not None and ready.patches is None and ready.features is not None
+    torch.testing.assert_close(ready.features, policy.image_features(raw.patches, raw.sizes), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(token_losses(policy, ready)[0], token_losses(policy, raw)[0], atol=1e-4, rtol=1e-4)
 
 
 def test_training_changes_the_weights_and_lowers_the_loss(tmp_path: Path, inputs: SftInputs) -> None:
