@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
+
+from pipelines.cli_frame import AsJson, NoTracking, Profile, Sets, Unconfined, Wait, guarded
+from pipelines.data_cli import REPRODUCE_CODES, data, reproduce
 
 EXIT_CODES = """Exit codes: 0 done (or nothing to do); 1 internal error; 2 bad parameters or usage; 3 sandbox; 4 data;
 5 checkpoint; 6 the run could not start or a stage failed; 7 the spend cap is reached; 130 stopped by the user."""
@@ -21,20 +22,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Profile = Annotated[
-    str,
-    typer.Option("--profile", "-p", help="a profile of pipelines/profiles or a YAML file; runs in a folder of its own"),
-]
-Sets = Annotated[
-    list[str] | None,
-    typer.Option("--set", "-s", metavar="KEY=VALUE", help="change a value of params.yaml, e.g. rl.lr=1e-4; repeatable"),
-]
-Unconfined = Annotated[bool, typer.Option("--unconfined", help="let episodes run shell commands without isolation")]
-Wait = Annotated[
-    float, typer.Option("--wait", metavar="SECONDS", help="how long to wait for another run in this folder")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="one JSON object on stdout, everything else on stderr")]
-NoTracking = Annotated[bool, typer.Option("--no-mlflow", help="keep events in the run's folder only")]
 CapUsd = Annotated[
     float | None,
     typer.Option("--cap-usd", metavar="USD", help="stop new work when the run has spent this; kept until changed"),
@@ -42,21 +29,6 @@ CapUsd = Annotated[
 CapTokens = Annotated[
     float | None, typer.Option("--cap-tokens", metavar="N", help="the same for tokens of model calls, in and out")
 ]
-
-
-def guarded(work: Callable[[], int]) -> None:
-    """Run a command's work; a typed error becomes its message and exit code."""
-    from components.contracts.errors import CoworkError
-
-    try:
-        code = work()
-    except CoworkError as error:
-        print(f"error ({error.border}): {error}", file=sys.stderr)
-        code = error.exit_code
-    except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
-        code = 130
-    raise typer.Exit(code)
 
 
 @app.command(epilog=EXIT_CODES)
@@ -93,11 +65,22 @@ def run(
     guarded(work)
 
 
+app.command(epilog=REPRODUCE_CODES)(reproduce)
+app.add_typer(data, name="data", epilog=EXIT_CODES)
+
+
 @app.command(epilog=EXIT_CODES)
 def rerun(
     stage: Annotated[str, typer.Argument(help="the stage to run again")],
     profile: Profile = "",
     set_: Sets = None,
+    from_: Annotated[
+        str,
+        typer.Option("--from", metavar="RUN", help="on that run's outputs (by name or any hash), in a folder beside"),
+    ] = "",
+    downstream: Annotated[
+        bool, typer.Option("--downstream/--only", help="with the stages whose inputs change by it, or this one alone")
+    ] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would run and why, and stop")] = False,
     unconfined: Unconfined = False,
     json: AsJson = False,
@@ -109,12 +92,18 @@ def rerun(
     """Run one stage again whether or not anything changed; later stages follow only if its output differs."""
 
     def work() -> int:
+        from components.contracts.errors import ParamsError
         from pipelines.drive import Options, run
 
+        if from_ and profile:
+            raise ParamsError("--from brings the profile of its run with it", where="--profile", remedy="leave it away")
         if dry_run:
-            return _plan(profile, set_ or [], json, stage)
+            from pipelines.inspection import show_plan
+
+            return show_plan(profile, set_ or [], stage, json, downstream, from_)
         options = Options(
-            profile, tuple(set_ or ()), force=stage, unconfined=unconfined, wait=wait, as_json=json, ship=not no_mlflow,
+            profile, tuple(set_ or ()), force=stage, unconfined=unconfined, wait=wait, as_json=json,
+            ship=not no_mlflow, downstream=downstream, from_run=from_,
             cap_usd=cap_usd, cap_tokens=cap_tokens,
         )  # fmt: skip
         return run(options).code
@@ -125,13 +114,13 @@ def rerun(
 @app.command(epilog=EXIT_CODES)
 def plan(profile: Profile = "", set_: Sets = None, json: AsJson = False) -> None:
     """What a run would do, stage by stage, and why: which input, parameter or code changed. Changes nothing."""
-    guarded(lambda: _plan(profile, set_ or [], json))
 
+    def work() -> int:
+        from pipelines.inspection import show_plan
 
-def _plan(profile: str, sets: list[str], as_json: bool, force: str = "") -> int:
-    from pipelines.inspection import show_plan
+        return show_plan(profile, set_ or [], "", json)
 
-    return show_plan(profile, sets, force, as_json)
+    guarded(work)
 
 
 @app.command(epilog=EXIT_CODES)
@@ -186,6 +175,25 @@ def costs(
         from pipelines.costs import show_costs
 
         return show_costs(profile, run, json)
+
+    guarded(work)
+
+
+@app.command(epilog=EXIT_CODES)
+def lineage(
+    what: Annotated[str, typer.Argument(help="a stage, path, digest (4 digits do), run, MLflow run, or `champion`")],
+    profile: Profile = "",
+    json: AsJson = False,
+    svg: Annotated[str, typer.Option("--svg", metavar="FILE", help="write the tree as a picture, too")] = "",
+    params: Annotated[bool, typer.Option("--params", help="every parameter of every stage")] = False,
+    no_verify: Annotated[bool, typer.Option("--no-verify", help="do not hash the files again")] = False,
+) -> None:
+    """What an artifact came from, down to tasks, parameters and commit; every digest is checked against the files."""
+
+    def work() -> int:
+        from pipelines.lineage_show import show_lineage
+
+        return show_lineage(what, profile, as_json=json, svg=svg, verify=not no_verify, params=params)
 
     guarded(work)
 

@@ -30,6 +30,7 @@ NO_OBSERVERS = ("components.tracking.scores",)
 LIBRARIES = {
     "torch": "torch", "transformers": "transformers", "tokenizers": "tokenizers", "safetensors": "safetensors",
     "numpy": "numpy", "pyarrow": "pyarrow", "openpyxl": "openpyxl", "PIL": "pillow",
+    "great_expectations": "great-expectations", "pandas": "pandas",
 }  # fmt: skip
 IMAGE_DIGEST = "COWORK_IMAGE_DIGEST"
 """Variable with which a container image names itself, by digest or build id: another image of the same tag is another

@@ -57,6 +57,9 @@ def _git(workspace: Workspace) -> Check:
     if not commit:
         remedy = "work in a clone of the repository, or run: git init && git add . && git commit -m start"
         return Check("git", "bad", "this folder is in no git repository with a commit", remedy)
+    if _ignored_lock(workspace):
+        remedy = "take it out of .gitignore and commit it: it says which data belongs to a commit"
+        return Check("git", "bad", "dvc.lock is ignored by git (lock_not_tracked)", remedy)
     return Check("git", "ok", f"at {commit[:12]}")
 
 
@@ -73,6 +76,14 @@ def git_state(root: Path) -> tuple[str, bool]:
 
     commit = ask("rev-parse", "HEAD")
     return commit, bool(commit and ask("status", "--porcelain", "--untracked-files=no"))
+
+
+def _ignored_lock(workspace: Workspace) -> bool:
+    """Whether git would never see this recipe's `dvc.lock`. A side folder lies in `.cowork` with all it holds."""
+    if ".cowork" in workspace.root.parts:
+        return False
+    command = ["git", "-C", str(workspace.root), "check-ignore", "--quiet", "--no-index", "dvc.lock"]
+    return subprocess.run(command, capture_output=True, timeout=20, stdin=subprocess.DEVNULL).returncode == 0
 
 
 def _packages(workspace: Workspace) -> Check:

@@ -15,17 +15,24 @@ from components.contracts.load_params import edit_text, load_params, parse_set
 from components.contracts.params import Params
 from components.tracking.lineage import RunRecord, StageRecord
 from components.tracking.meter import Caps, read_caps, write_caps
+from components.tracking.mlflow_store import default_uri
 from components.tracking.prices import PriceTable
-from pipelines import doctor, records
+from pipelines import doctor, records, rerun
+from pipelines.bundle import Bundle, write_bundle
 from pipelines.codekeys import code_keys, write_code_keys
 from pipelines.console import Picture, open_picture, seconds_text
 from pipelines.dvcfiles import read_lock
 from pipelines.follow import Follower
+from pipelines.incomplete import incomplete_paths
+from pipelines.lineage_show import write_lineage
 from pipelines.plan import Plan, Planned, make_plan
 from pipelines.pricing import prices_of
 from pipelines.registry import StageDef
+from pipelines.remote import main_root
 from pipelines.runlock import run_lock
 from pipelines.session import Session
+from pipelines.source_changes import PATCH_FILE, changes_of
+from pipelines.stale import last_word, settle_mlflow, settle_records
 from pipelines.workspace import SOURCE, Workspace, find_workspace, profile_path, registry, side_workspace, stage_named
 
 Say = Callable[[str], None]
@@ -35,7 +42,8 @@ SHIP_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class Options:
-    """What was asked for. `only`: bring this stage and what it needs up to date. `force`: run this one regardless."""
+    """What was asked for. `only`: bring this stage and what it needs up to date. `force`: run this one regardless,
+    and what depends on it where its output differs (`downstream`), on the outputs of another run (`from_run`)."""
 
     profile: str = ""
     sets: tuple[str, ...] = ()
@@ -48,6 +56,13 @@ class Options:
     cap_usd: float | None = None
     """The run's spend cap in USD, None = as it is, infinity = none. Likewise in tokens of model calls."""
     cap_tokens: float | None = None
+    downstream: bool = True
+    from_run: str = ""
+
+    @property
+    def narrow(self) -> bool:
+        """Whether the stages before the forced one are taken as they are."""
+        return bool(self.force and (self.from_run or not self.downstream))
 
 
 @dataclass
@@ -135,6 +150,9 @@ def descendants(stages: Mapping[str, StageDef], name: str) -> list[str]:
 
 def phases(plan: Plan, stages: Mapping[str, StageDef], options: Options) -> list[list[str]]:
     """The `dvc repro` calls for these options."""
+    if options.narrow:
+        later = [["--downstream", options.force]] if options.downstream else []
+        return [["--single", "--force", options.force], *later]
     if options.force:
         before = [s for s in ancestors(stages, options.force)[:-1] if plan.named(s).action != "keep"]
         calls = [[*before]] if before else []
@@ -143,6 +161,8 @@ def phases(plan: Plan, stages: Mapping[str, StageDef], options: Options) -> list
 
 
 def in_scope(stages: Mapping[str, StageDef], options: Options) -> list[str]:
+    if options.narrow:
+        return [options.force, *(descendants(stages, options.force) if options.downstream else [])]
     if options.force:
         return [*ancestors(stages, options.force), *descendants(stages, options.force)]
     return ancestors(stages, options.only) if options.only else list(stages)
@@ -159,22 +179,34 @@ def run(options: Options) -> Outcome:
         if name:
             stage_named(name, stages)
     Caps().changed(options.cap_usd, options.cap_tokens)  # refused before anything is touched
-    workspace = open_workspace(options.profile, options.sets, say)
+    base = rerun.base_run(find_workspace(), options.from_run, options.force) if options.from_run else None
+    if base:
+        workspace = rerun.folder_of(find_workspace(), base, options.sets, say)
+    else:
+        workspace = open_workspace(options.profile, options.sets, say)
     with run_lock(workspace.state / "lock", f"cowork run in {workspace.root.name}", options.wait, say):
+        if base:
+            rerun.restore(find_workspace(), workspace, base, say)
         params = load_params(workspace.params_file)
         check_runnable(workspace, params, stages)
         prices = prices_of(workspace)
+        settle_records(workspace)
         keys = refresh_keys(workspace, stages)
         forced = frozenset([options.force]) if options.force else frozenset()
-        plan = make_plan(workspace, stages, params, keys, forced)
         scope = in_scope(stages, options)
+        looked = {name: stages[name] for name in scope} if options.narrow else stages
+        plan = make_plan(workspace, looked, params, keys, forced)
+        if options.narrow:
+            rerun.require_inputs(workspace, stages, options.force)
         plan.stages = [planned for planned in plan.stages if planned.stage in scope]
         if plan.empty:
             say("nothing to do: every output is that of the present code, parameters and inputs")
             outcome = Outcome("nothing", reused=scope)
+            if options.ship:
+                settle_mlflow(workspace, say)
         else:
             doctor.require(doctor.quick_checks(workspace, stages, options.unconfined))
-            outcome = _Driver(workspace, stages, params, plan, options, say, prices).run()
+            outcome = _Driver(workspace, stages, params, plan, options, say, prices, base).run()
     conclude(workspace, stages, outcome, options, say)
     return outcome
 
@@ -195,10 +227,19 @@ class _Driver:
         options: Options,
         say: Say,
         prices: PriceTable,
+        base: Bundle | None = None,
     ) -> None:
         self.workspace, self.stages, self.plan, self.options, self.say = workspace, stages, plan, options, say
-        self.params, self.began = params, time.monotonic()
+        self.params, self.began, self.base = params, time.monotonic(), base
+        self.origins: dict[str, str] = {}
+        before = next(
+            (record.run_id for _, record in records.read_records(workspace) if record.status == "finished"), ""
+        )
         self.run_dir, self.record, goes_on = records.open_record(workspace, params, stages)
+        if options.force:
+            self.record.rerun, self.record.from_run = options.force, base.run.run_id if base else before
+        self.record.incomplete = incomplete_paths(workspace)
+        (self.run_dir / PATCH_FILE).write_text(changes_of(main_root(workspace)).model_dump_json(), encoding="utf-8")
         word = "goes on with" if goes_on else "run"
         runs, maybe = plan.count("run"), plan.count("maybe")
         say(f"{word} {self.record.run_id}: {runs} to run, {maybe} to decide, {plan.count('keep')} as they are")
@@ -217,21 +258,35 @@ class _Driver:
         for planned in self.plan.stages:
             if planned.action == "keep":
                 self._reuse(planned.stage)
+        if self.options.narrow:
+            locked = read_lock(self.workspace.lock_file)
+            for name in ancestors(self.stages, self.options.force)[:-1]:
+                if name in locked and rerun.as_locked(self.workspace, locked[name].outs):
+                    self._reuse(name)
         self.record.save(self.run_dir)
         self.picture = open_picture(self.follower.views, to_stderr=self.options.as_json)
         status, code = "killed", 0
-        session = Session(self.workspace, self.run_dir, self.options.unconfined, self.options.ship, self._tick)
+        # A rerun from another run belongs beside that one in MLflow, not into a store of its own folder.
+        uri = default_uri(main_root(self.workspace) / ".cowork" / "runs") if self.base else None
+        session = Session(self.workspace, self.run_dir, self.options.unconfined, self.options.ship, self._tick, uri)
         try:
             with session:
-                for arguments in phases(self.plan, self.stages, self.options):
-                    code = session.phase(arguments)
-                    if code:
-                        break
+                try:
+                    for arguments in phases(self.plan, self.stages, self.options):
+                        code = session.phase(arguments)
+                        if code:
+                            break
+                except KeyboardInterrupt:
+                    # Said before the shipper ends: what the user stopped is no crash.
+                    self.record.status = "killed"
+                    self.record.save(self.run_dir)
+                    raise
                 status = "failed" if code else "finished"
                 self._settle(session, status)
                 self._write_page()
                 if self.options.ship and not session.finish_shipping(SHIP_SECONDS):
-                    self.say(f"MLflow has not everything yet; the rest stays in {self._relative(self.run_dir)}")
+                    why = last_word(self.run_dir / "ship.log")
+                    self.say(f"MLflow has not everything yet; the rest stays in {self._relative(self.run_dir)}: {why}")
         except KeyboardInterrupt:
             self.say("stopped; `cowork run` continues here")
             self._settle(session, "killed")
@@ -274,7 +329,13 @@ class _Driver:
         own = entry.status == "finished" and {a.digest for a in entry.outputs} == set(locked.outs.values())
         if not own:
             made = records.origin(self.workspace, name, locked.outs)
-            records.note_reused(self.record, self.stages[name], locked, made[1] if made else None)
+            earlier = made[1] if made else None
+            if made:
+                self.origins[name] = made[0].name
+            elif self.base:
+                earlier = self.base.run.stage(name)
+                self.origins[name] = self.base.origins.get(name, self.base.run.run_id)
+            records.note_reused(self.record, self.stages[name], locked, earlier)
         if view := self.follower.views.get(name):
             view.state, view.seconds, view.metrics = entry.status, entry.seconds, dict(entry.metrics)  # type: ignore[assignment]
 
@@ -293,12 +354,16 @@ class _Driver:
                 self._reuse(entry.name)
         self.record.status = status  # type: ignore[assignment]
         self.record.finished = records.now_text()
+        write_bundle(
+            self.run_dir, self.record, self.workspace.lock_file, self.workspace.params_file, self.origins
+        )  # before the record says that the run is over: whoever sees that finds both
         self.record.save(self.run_dir)
 
     def _write_page(self) -> None:
         """The run's own page: the report stage's with times, costs and lineage. A half-finished run gets one too."""
         from components.tracking.step import write_run_report
 
+        checked = write_lineage(self.workspace, self.stages, self.run_dir, self.record)
         stage = self.stages.get("report")
         if stage is None:
             return
@@ -307,7 +372,7 @@ class _Driver:
         made_by = {name: folder for name, folder in made.items() if folder is not None}
         try:
             episodes = self.params.report.episodes
-            write_run_report(self.run_dir, inputs, self.record.params, episodes, made_by, self.prices)
+            write_run_report(self.run_dir, inputs, self.record.params, episodes, made_by, self.prices, checked)
         except (
             CoworkError,
             OSError,

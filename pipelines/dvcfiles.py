@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from components.contracts.errors import OrchestrationError
 from pipelines.workspace import CODEKEYS
 
 _CHUNK = 1 << 20
+_STAGE = re.compile(r"  (?P<name>[^\s#][^:]*):\s*")
 
 
 @dataclass(frozen=True)
@@ -70,20 +72,46 @@ class Locked:
 
 def read_lock(path: Path) -> dict[str, Locked]:
     """The stages of `dvc.lock`; empty when it is not there. Raises OrchestrationError when it cannot be read."""
-    import yaml
-
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return {}
+    return parse_lock(text, path.name)
+
+
+def parse_lock(text: str, where: str) -> dict[str, Locked]:
+    """The stages of the text of a `dvc.lock`. Raises OrchestrationError, for an unfinished merge by stage name."""
+    import yaml
+
+    if torn := conflicted_stages(text):
+        raise OrchestrationError(
+            f"two branches' entries stand side by side in stage {', '.join(torn)}",
+            where=where,
+            remedy="cowork data merge-lock BASE OURS THEIRS, or take those entries out: the stages run again",
+        )
     try:
         raw = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}
         return {name: _locked(entry, name) for name, entry in (raw.get("stages") or {}).items()}
     except (yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
         first = str(error).splitlines()[0]
         raise OrchestrationError(
-            f"cannot be read: {first}", where=path.name, remedy="restore it from git, or delete it to rerun everything"
+            f"cannot be read: {first}", where=where, remedy="restore it from git, or delete it to rerun everything"
         ) from None
+
+
+def conflicted_stages(text: str) -> list[str]:
+    """Stages in which git left its marks of a conflict, in order; "(above the stages)" for a place that is in none."""
+    found: list[str] = []
+    stage, inside = "(above the stages)", False
+    for line in text.splitlines():
+        if line.startswith(("<<<<<<< ", ">>>>>>> ")):
+            inside = line.startswith("<")
+            continue
+        if name := _STAGE.fullmatch(line):
+            stage = name["name"].strip("'\"")
+        if inside and stage not in found:
+            found.append(stage)
+    return found
 
 
 def _locked(entry: Mapping[str, Any], name: str) -> Locked:

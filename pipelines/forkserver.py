@@ -76,6 +76,9 @@ class ForkServer:
         except (OSError, ValueError):
             connection.close()
             return
+        for name in request.get("libraries", "").split():
+            if name not in sys.modules:
+                self._import(name)
         server = os.getpid()
         pid = os.fork()
         if pid == 0:
@@ -182,10 +185,11 @@ def receive(connection: socket.socket) -> tuple[dict[str, str], list[int]]:
     return request, list(descriptors)
 
 
-def ask(path: str, stage: str, cwd: Path) -> int | None:
+def ask(path: str, stage: str, cwd: Path, libraries: Sequence[str] = ()) -> int | None:
     """Run a stage (or a call file) through the server at `path`, with this process's output.
 
-    Its exit code; None when there is no server.
+    `libraries` are imported by the server first, once for all stages that name them. Its exit code; None when there is
+    no server.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
@@ -193,7 +197,8 @@ def ask(path: str, stage: str, cwd: Path) -> int | None:
                 connection.connect(address)
         except OSError:
             return None
-        request = {"stage": stage, "cwd": str(cwd)} | {n: os.environ[n] for n in VARIABLES if n in os.environ}
+        request = {"stage": stage, "cwd": str(cwd), "libraries": " ".join(libraries)}
+        request |= {n: os.environ[n] for n in VARIABLES if n in os.environ}
         descriptors = array.array("i", [1, 2])
         connection.sendmsg(
             [json.dumps(request).encode() + b"\n"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from components.contracts.digests import short
 from components.contracts.errors import OrchestrationError
 from components.contracts.load_params import load_params
 from pipelines import doctor, records
@@ -24,21 +25,33 @@ def existing_workspace(profile: str) -> Workspace:
     main = find_workspace()
     if not profile or profile == load_params(main.params_file).profile:
         return main
-    side = Workspace(main.state / "profiles" / profile_path(profile).stem)
+    side = Workspace(main.state / "profiles" / profile)  # also the folder of `rerun --from`
+    if not side.params_file.is_file():
+        side = Workspace(main.state / "profiles" / profile_path(profile).stem)
     if not side.params_file.is_file():
         raise OrchestrationError(f"profile {profile} never ran here", remedy=f"cowork run --profile {profile}")
     return side
 
 
-def show_plan(profile: str, sets: Sequence[str], force: str, as_json: bool) -> int:
+def show_plan(
+    profile: str, sets: Sequence[str], force: str, as_json: bool, downstream: bool = True, from_run: str = ""
+) -> int:
     stages = registry()
     if force:
         stage_named(force, stages)
     workspace = existing_workspace(profile)
-    params = load_params(workspace.params_file, sets)
     keys = code_keys(stages, SOURCE, cache_file=workspace.state / "codekeys.json")
-    plan = make_plan(workspace, stages, params, keys, frozenset([force] if force else []))
-    scope = in_scope(stages, DriveOptions(force=force))
+    options = DriveOptions(force=force, downstream=downstream, from_run=from_run)
+    scope = in_scope(stages, options)
+    looked = {name: stages[name] for name in scope} if options.narrow else stages
+    if from_run:
+        from pipelines import rerun
+
+        base = rerun.base_run(workspace, from_run, force)
+        plan = rerun.planned(workspace, base, looked, rerun.params_of(base, sets)[1], keys, force)
+    else:
+        params = load_params(workspace.params_file, sets)
+        plan = make_plan(workspace, looked, params, keys, frozenset([force] if force else []))
     chosen = [planned for planned in plan.stages if planned.stage in scope]
     if as_json:
         print(json.dumps({"stages": [asdict(planned) for planned in chosen]}, indent=1))
@@ -57,7 +70,7 @@ def run_step(stage: str, unconfined: bool) -> int:
     if server := os.environ.get("COWORK_FORKSERVER"):
         from pipelines.forkserver import ask
 
-        code = ask(server, stage, workspace.root)
+        code = ask(server, stage, workspace.root, stages[stage].libraries)
         if code is not None:
             return code
     from pipelines.step import stage_environment
@@ -74,6 +87,10 @@ def show_status(profile: str, as_json: bool) -> int:
 
     workspace = existing_workspace(profile)
     owner = holder(workspace.state / "lock")
+    if owner is None:
+        from pipelines.stale import settle_runs
+
+        settle_runs(workspace)
     found = next(iter(records.read_records(workspace)), None)
     if found is None:
         print(json.dumps({"run": None}) if as_json else "no run yet; `cowork run` starts one")
@@ -98,7 +115,9 @@ def show_status(profile: str, as_json: bool) -> int:
             left = f"{seconds_text(view.left)} left" if view.left else ""
             parts = [progress_text(view), rate_text(view), left, metrics_text(view.metrics)]
         else:
-            parts = [seconds_text(entry.seconds) if entry.seconds else "", metrics_text(entry.metrics), entry.error]
+            made = " ".join(short(artifact.digest) for artifact in entry.outputs)
+            took = seconds_text(entry.seconds) if entry.seconds else ""
+            parts = [made, took, metrics_text(entry.metrics), entry.error]
         print(f"  {entry.status:<9} {entry.name:<{width}}  " + "  ".join(part for part in parts if part))
     return 0
 

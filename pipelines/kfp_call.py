@@ -54,7 +54,8 @@ def call_stage(call: StageCall, folder: Path) -> dict[str, float]:
         request, answer = folder / "call.json", folder / "answer.json"
         request.write_text(call.model_dump_json(), encoding="utf-8")
         answer.unlink(missing_ok=True)
-        code = ask(server, str(request), folder)
+        libraries = stage_named(call.settings.stage, registry()).libraries
+        code = ask(server, str(request), folder, libraries)
         if code is not None:
             return _read_answer(call, answer, code)
     return _call_here(call)

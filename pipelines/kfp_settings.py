@@ -7,6 +7,7 @@ outcome: the seed and the sections of the parameters that the registry names for
 from __future__ import annotations
 
 import json
+import os
 from collections import namedtuple
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from components.contracts.digests import canonical_json, digest_tree
 from components.contracts.errors import CheckpointError, ParamsError
 from components.contracts.params import Params
 from components.tracking.events import flatten
+from components.tracking.mlflow_store import require_shared
 from pipelines.registry import StageDef
 from pipelines.stage_params import sections
 from pipelines.workspace import SOURCE, profile_path, registry
@@ -139,11 +141,14 @@ def profile_file(profile: str) -> Path:
 def resolve(profile: str, seed: int, overrides: str) -> tuple[str, ...]:
     """Settings of the base task and of every stage as a named tuple (dashes as underscores in its field names).
 
-    Raises ParamsError before any work when a name is unknown or a value is of the wrong type.
+    Raises ParamsError before any work when a name is unknown or a value is of the wrong type, and ClusterError for a
+    place of MLflow that the steps of a cluster cannot share.
     """
     from components.contracts.load_params import load_params
     from pipelines.codekeys import code_keys
 
+    if "KUBERNETES_SERVICE_HOST" in os.environ and (uri := os.environ.get("MLFLOW_TRACKING_URI")):
+        require_shared(uri)
     params = load_params(profile_file(profile), [*read_overrides(overrides), f"seed={seed}"])
     stages = registry()
     told = {BASE_TASK: base_settings(params.model.base)}

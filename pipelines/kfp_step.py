@@ -20,7 +20,7 @@ from components.contracts.errors import CheckpointError, DataError, Orchestratio
 from components.contracts.secrets import redact
 from pipelines.kfp_call import PASSING, StageCall, call_stage
 from pipelines.kfp_settings import BASE_TASK, StepSettings
-from pipelines.kfp_store import Manifest, describe, fetch, publish, read_manifest
+from pipelines.kfp_store import Manifest, describe, entry_path, fetch, publish, read_manifest
 from pipelines.registry import StageDef
 from pipelines.workspace import SOURCE, registry, stage_named
 
@@ -50,7 +50,8 @@ def run_step(
 
     `settings` is an output of the configure step. Inputs (None = not connected) hold manifests; their data is fetched
     from the `store` folder by digest and checked before the stage sees it. Outputs are published to the store and
-    get manifests. `metrics` takes the stage's figures, `page` the HTML file of the first output.
+    get manifests. `metrics` takes the stage's figures, `page` the HTML file of the first output, written even where
+    the stage then fails.
 
     Raises OrchestrationError at once, without doing the work, when an earlier attempt of the same task failed for a
     reason that stays; so Kubeflow's retries, which cannot tell one failure from another, cost nothing then.
@@ -117,7 +118,11 @@ def _run(
         shutil.rmtree(work / "outputs", ignore_errors=True)
         (work / "outputs").mkdir()
         call = StageCall(settings=told, key=key, inputs=sources, outputs=drafts, state=work / "state")
-        figures = call_stage(call, work)
+        try:
+            figures = call_stage(call, work)
+        except Exception:
+            _keep_page(drafts, page, store)
+            raise
         if page is not None:
             _publish_page(drafts[next(iter(outputs))], page)
         manifests = {}
@@ -148,6 +153,14 @@ def _fill_metrics(metrics: Artifact, figures: Mapping[str, float]) -> None:
     plain = {name: float(value) if math.isfinite(value) else str(value) for name, value in sorted(figures.items())}
     metrics.metadata.update(plain)
     Path(metrics.path).write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
+
+
+def _keep_page(drafts: Mapping[str, Path], page: Artifact | None, store: Path) -> None:
+    """The page of a stage that failed and said why (a data gate): it stays in the store, and the log says where."""
+    folder = drafts[next(iter(drafts))]
+    if page is not None and any(folder.glob("*.html")):
+        _publish_page(folder, page)
+        print(f"page of the failed stage: {entry_path(store, publish(folder, store))}", flush=True)
 
 
 def _publish_page(folder: Path, page: Artifact) -> None:

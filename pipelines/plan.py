@@ -49,15 +49,20 @@ def make_plan(
     params: Params,
     keys: Mapping[str, str],
     forced: frozenset[str] = frozenset(),
+    locked: Mapping[str, Locked] | None = None,
+    digests: Mapping[str, str] | None = None,
 ) -> Plan:
-    """The plan for all stages in order. `keys`: stage -> code key. Hashes every input and output once."""
-    locked = read_lock(workspace.lock_file)
-    seen: dict[str, Content | None] = {}
+    """The plan for all stages in order. `keys`: stage -> code key. Hashes every input and output once.
+
+    `locked` and `digests` (path -> digest) put a recorded state in the place of the folder's.
+    """
+    locked = read_lock(workspace.lock_file) if locked is None else locked
+    seen: dict[str, Content | None] = {path: Content(digest, 0) for path, digest in (digests or {}).items()}
     plan = Plan()
     maker = {path: stage.name for stage in stages.values() for path in stage.outputs.values()}
     for name, stage in stages.items():
         for path in (*stage.inputs.values(), *stage.outputs.values()):
-            if path not in seen:
+            if path not in seen and digests is None:
                 seen[path] = content(workspace.root / path)
         now = {path: found.digest for path, found in seen.items() if found}
         reasons = _reasons(stage, locked.get(name), sections(params, stage), keys[name], now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from components.tracking.prices import PriceTable, load_prices
+from pipelines.remote import main_root
 from pipelines.workspace import PROFILES, Workspace
 
 SHIPPED = PROFILES.parent / "prices.yaml"
@@ -13,10 +14,7 @@ OWN = "prices.yaml"
 
 def price_files(workspace: Workspace) -> list[Path]:
     """The folder's own file, that of the recipe around it (a profile's folder lies in one), then the shipped one."""
-    folders = [workspace.root]
-    if workspace.root.parent.name == "profiles" and workspace.root.parent.parent.name == ".cowork":
-        folders.append(workspace.root.parents[2])
-    return [*(folder / OWN for folder in folders), SHIPPED]
+    return [*dict.fromkeys([workspace.root / OWN, main_root(workspace) / OWN]), SHIPPED]
 
 
 def prices_of(workspace: Workspace) -> PriceTable:

@@ -9,7 +9,7 @@ KFP reads annotations as objects, so they are not postponed here.
 
 from kfp import dsl
 
-from components.curation.component import curate
+from components.curation.component import check_data, curate
 from components.evaluation.component import evaluate
 from components.forge.component import feedback, forge
 from components.harness.component import evolve_harness
@@ -46,38 +46,43 @@ def recipe(
     step = stepper(settings, store, image)
     base = step("base", base_checkpoint).outputs["checkpoint"]
 
-    # Tasks, and the harness that wins on the development tasks.
+    # Tasks, and the harness that wins on the development tasks. What waits for a gate starts when the data passed it.
     tasks = step("forge", forge).outputs["tasks"]
-    harness = step("harness", evolve_harness, tasks=tasks).outputs["harness"]
+    tasks_passed = step("gate-tasks", check_data, tasks=tasks).outputs["gate"]
+    harness = step("harness", evolve_harness, tasks=tasks, gate=tasks_passed).outputs["harness"]
     world = {"tasks": tasks, "harness": harness}
 
     # Three teacher configurations collect trajectories.
     gui = step("collect-gui", collect, **world).outputs["trajectories"]
     terminal = step("collect-terminal", collect, **world).outputs["trajectories"]
     hybrid = step("collect-hybrid", collect, **world).outputs["trajectories"]
+    collected = {"trajectories_gui": gui, "trajectories_terminal": terminal, "trajectories_hybrid": hybrid}
+    passed = step("gate-trajectories", check_data, **world, **collected).outputs["gate"]
 
     # One corpus for each supervised stage.
-    midtrain_corpus = step("curate-midtrain", curate, trajectories=gui, harness=harness).outputs["corpus"]
-    gui_corpus = step("curate-gui-sft", curate, trajectories=gui, harness=harness).outputs["corpus"]
-    terminal_corpus = step("curate-terminal-sft", curate, trajectories=terminal, harness=harness).outputs["corpus"]
-    hybrid_corpus = step("curate-hybrid-sft", curate, trajectories=hybrid, harness=harness).outputs["corpus"]
+    curated = {"harness": harness, "gate": passed}
+    midtrain_corpus = step("curate-midtrain", curate, trajectories=gui, **curated).outputs["corpus"]
+    gui_corpus = step("curate-gui-sft", curate, trajectories=gui, **curated).outputs["corpus"]
+    terminal_corpus = step("curate-terminal-sft", curate, trajectories=terminal, **curated).outputs["corpus"]
+    hybrid_corpus = step("curate-hybrid-sft", curate, trajectories=hybrid, **curated).outputs["corpus"]
+    corpora = {
+        "corpus_midtrain": midtrain_corpus,
+        "corpus_gui_sft": gui_corpus,
+        "corpus_terminal_sft": terminal_corpus,
+        "corpus_hybrid_sft": hybrid_corpus,
+    }
+    learn = {"gate": step("gate-corpora", check_data, **world, **corpora).outputs["gate"]}
+    replay = {**learn, "grounding": midtrain_corpus}
 
     # Five stages of one policy.
-    midtrain = step("midtrain", train_supervised, checkpoint=base, corpus=midtrain_corpus).outputs["trained"]
-    gui_sft = step(
-        "gui-sft", train_supervised, checkpoint=midtrain, corpus=gui_corpus, grounding=midtrain_corpus
-    ).outputs["trained"]
+    midtrain = step("midtrain", train_supervised, checkpoint=base, corpus=midtrain_corpus, **learn).outputs["trained"]
+    gui_sft = step("gui-sft", train_supervised, checkpoint=midtrain, corpus=gui_corpus, **replay).outputs["trained"]
     terminal_sft = step(
-        "terminal-sft",
-        train_supervised,
-        checkpoint=gui_sft,
-        corpus=terminal_corpus,
-        grounding=midtrain_corpus,
-        gui=gui_corpus,
+        "terminal-sft", train_supervised, checkpoint=gui_sft, corpus=terminal_corpus, gui=gui_corpus, **replay
     ).outputs["trained"]
-    hybrid_sft = step(
-        "hybrid-sft", train_supervised, checkpoint=terminal_sft, corpus=hybrid_corpus, grounding=midtrain_corpus
-    ).outputs["trained"]
+    hybrid_sft = step("hybrid-sft", train_supervised, checkpoint=terminal_sft, corpus=hybrid_corpus, **replay).outputs[
+        "trained"
+    ]
     rl = step("rl", train_online, checkpoint=hybrid_sft, **world).outputs["trained"]
 
     # Every checkpoint on the same held-out tasks.
@@ -87,30 +92,30 @@ def recipe(
     scores_terminal_sft = step("evaluate-terminal-sft", evaluate, checkpoint=terminal_sft, **world).outputs["scores"]
     scores_hybrid_sft = step("evaluate-hybrid-sft", evaluate, checkpoint=hybrid_sft, **world).outputs["scores"]
     scores_rl = step("evaluate-rl", evaluate, checkpoint=rl, **world).outputs["scores"]
+    scores = {
+        "scores_base": scores_base,
+        "scores_midtrain": scores_midtrain,
+        "scores_gui_sft": scores_gui_sft,
+        "scores_terminal_sft": scores_terminal_sft,
+        "scores_hybrid_sft": scores_hybrid_sft,
+        "scores_rl": scores_rl,
+    }
+    believed = step("gate-scores", check_data, tasks=tasks, **scores).outputs["gate"]
 
     # What the next round of tasks should stress, and the page that shows it all.
-    next_round = step("feedback", feedback, tasks=tasks, scores=scores_hybrid_sft).outputs["feedback"]
+    next_round = step("feedback", feedback, tasks=tasks, scores=scores_hybrid_sft, gate=believed).outputs["feedback"]
     step(
         "report",
         write_report,
         **world,
         feedback=next_round,
-        trajectories_gui=gui,
-        trajectories_terminal=terminal,
-        trajectories_hybrid=hybrid,
-        corpus_midtrain=midtrain_corpus,
-        corpus_gui_sft=gui_corpus,
-        corpus_terminal_sft=terminal_corpus,
-        corpus_hybrid_sft=hybrid_corpus,
+        **collected,
+        **corpora,
         model_midtrain=midtrain,
         model_gui_sft=gui_sft,
         model_terminal_sft=terminal_sft,
         model_hybrid_sft=hybrid_sft,
         model_rl=rl,
-        scores_base=scores_base,
-        scores_midtrain=scores_midtrain,
-        scores_gui_sft=scores_gui_sft,
-        scores_terminal_sft=scores_terminal_sft,
-        scores_hybrid_sft=scores_hybrid_sft,
-        scores_rl=scores_rl,
+        **scores,
+        gate=believed,
     )

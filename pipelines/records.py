@@ -86,6 +86,8 @@ def environment() -> dict[str, str]:
         "cores": str(os.cpu_count() or 0),
         "cpu": _cpu_name(),
     }
+    if image := os.environ.get("COWORK_IMAGE_DIGEST"):
+        facts["image"] = image  # set in the images, by the digest they were deployed with
     return facts | {package: version(package) for package in sorted({*LIBRARIES.values(), "dvc", "mlflow"})}
 
 

@@ -20,7 +20,8 @@ CHANNELS = ("gui", "terminal", "hybrid")
 class StageDef:
     """One stage. `inputs` and `outputs` map the function's argument names to paths in the working tree.
 
-    `params` are dotted sections of params.yaml beside `seed`, which every stage sees.
+    `params` are dotted sections of params.yaml beside `seed`, which every stage sees. `libraries` are slow to import:
+    the fork server loads them once, when the first stage asks for them.
     """
 
     name: str
@@ -28,15 +29,24 @@ class StageDef:
     inputs: dict[str, str]
     outputs: dict[str, str]
     params: tuple[str, ...]
+    libraries: tuple[str, ...] = ()
+
+
+def _gate(kind: str, inputs: dict[str, str], params: tuple[str, ...]) -> StageDef:
+    """A data gate. Stages that read `outputs/gates/<kind>` start only after it was passed."""
+    outputs = {"gate": f"outputs/gates/{kind}", "validation": f"outputs/validation/{kind}"}
+    function = "components.curation.datagates.step:run"
+    return StageDef(f"gate-{kind}", function, inputs, outputs, params, ("great_expectations",))
 
 
 def _stages() -> dict[str, StageDef]:
     out: list[StageDef] = [
         StageDef("forge", "components.forge.step:run", {}, {"tasks": "outputs/tasks"}, ("forge",)),
+        _gate("tasks", {"tasks": "outputs/tasks"}, ("forge",)),
         StageDef(
             "harness",
             "components.harness.step:run",
-            {"tasks": "outputs/tasks"},
+            {"tasks": "outputs/tasks", "gate": "outputs/gates/tasks"},
             {"harness": "outputs/harness"},
             ("harness", "context", "model"),
         ),
@@ -50,16 +60,25 @@ def _stages() -> dict[str, StageDef]:
                 (f"collect.{channel}", "context", "model"),
             )
         )  # fmt: skip
+    world = {"tasks": "outputs/tasks", "harness": "outputs/harness"}
+    stores = {f"trajectories-{c}": f"outputs/trajectories/{c}" for c in CHANNELS}
+    out.append(_gate("trajectories", world | stores, ("collect",)))
     for stage, channel in zip(SFT_STAGES, ("gui", *CHANNELS), strict=True):
         section = stage.replace("-", "_")
         out.append(
             StageDef(
                 f"curate-{stage}", "components.curation.step:run",
-                {"trajectories": f"outputs/trajectories/{channel}", "harness": "outputs/harness"},
+                {
+                    "trajectories": f"outputs/trajectories/{channel}",
+                    "harness": "outputs/harness",
+                    "gate": "outputs/gates/trajectories",
+                },
                 {"corpus": f"outputs/corpora/{stage}"},
                 (f"curate.{section}", "context", "model"),
             )
         )  # fmt: skip
+    corpora = {f"corpus-{s}": f"outputs/corpora/{s}" for s in SFT_STAGES}
+    out.append(_gate("corpora", world | corpora, ("curate", "model")))
     previous = BASE
     for stage in SFT_STAGES:
         inputs = {"checkpoint": previous, "corpus": f"outputs/corpora/{stage}"}
@@ -67,6 +86,7 @@ def _stages() -> dict[str, StageDef]:
             inputs["grounding"] = "outputs/corpora/midtrain"
         if stage == "terminal-sft":
             inputs["gui"] = "outputs/corpora/gui-sft"
+        inputs["gate"] = "outputs/gates/corpora"
         previous = f"outputs/models/{stage}"
         out.append(
             StageDef(
@@ -95,19 +115,20 @@ def _stages() -> dict[str, StageDef]:
                 ("evaluate", "context", "model"),
             )
         )  # fmt: skip
+    scores = {f"scores-{s}": f"outputs/scores/{s}" for s in EVALUATED}
+    out.append(_gate("scores", {"tasks": "outputs/tasks"} | scores, ("evaluate",)))
     out.append(
         StageDef(
             "feedback", "components.forge.feedback:run",
-            {"tasks": "outputs/tasks", "scores": "outputs/scores/hybrid-sft"},
+            {"tasks": "outputs/tasks", "scores": "outputs/scores/hybrid-sft", "gate": "outputs/gates/scores"},
             {"feedback": "outputs/feedback"},
             ("feedback",),
         )
     )  # fmt: skip
     report_inputs = {"tasks": "outputs/tasks", "harness": "outputs/harness", "feedback": "outputs/feedback"}
-    report_inputs |= {f"trajectories-{c}": f"outputs/trajectories/{c}" for c in CHANNELS}
-    report_inputs |= {f"corpus-{s}": f"outputs/corpora/{s}" for s in SFT_STAGES}
+    report_inputs |= stores | corpora
     report_inputs |= {f"model-{s}": f"outputs/models/{s}" for s in TRAIN_STAGES}
-    report_inputs |= {f"scores-{s}": f"outputs/scores/{s}" for s in EVALUATED}
+    report_inputs |= scores | {"gate": "outputs/gates/scores"}
     out.append(
         StageDef("report", "components.tracking.step:run", report_inputs, {"report": "outputs/report"}, ("report",))
     )

@@ -6,6 +6,7 @@ which the next owner reads to say whom it takes over from. The owner is known by
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -85,6 +86,14 @@ def _take(descriptor: int) -> bool:
         return True
     except BlockingIOError:
         return False
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise
+        raise OrchestrationError(
+            f"this file system knows no locks ({error.strerror}): two runs could not be kept apart",
+            where="run lock",
+            remedy="work on a local disk, or mount the share with locking (NFS: without nolock)",
+        ) from None
 
 
 def _write(descriptor: int, text: str) -> None:

@@ -35,8 +35,10 @@ class Session:
     """Runs DVC phases for one run directory, calling `tick` several times a second. Use as a context manager."""
 
     def __init__(
-        self, workspace: Workspace, run_dir: Path, unconfined: bool, ship: bool, tick: Callable[[], None]
-    ) -> None:
+        self, workspace: Workspace, run_dir: Path, unconfined: bool, ship: bool, tick: Callable[[], None],
+        tracking_uri: str | None = None,
+    ) -> None:  # fmt: skip
+        self.tracking_uri = tracking_uri
         self.workspace, self.run_dir, self.ship, self.tick = workspace, run_dir, ship, tick
         self.log = run_dir / "logs" / "dvc.log"
         self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -63,7 +65,7 @@ class Session:
         if self.ship:
             from components.tracking.ship import spawn
 
-            self._shipper = spawn(self.run_dir)
+            self._shipper = spawn(self.run_dir, self.tracking_uri)
         return self
 
     def _start_server(self, listener: socket.socket) -> subprocess.Popen[bytes]:

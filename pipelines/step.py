@@ -14,14 +14,18 @@ from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from components.contracts.digests import digest_value
 from components.contracts.errors import CoworkError, DataError, OrchestrationError
 from components.contracts.load_params import load_params
+from components.contracts.params import Params
 from components.contracts.stage import StageFunction, StepContext
-from components.tracking.events import SpoolSink, next_attempt, spool_path
+from components.tracking.events import VALIDATION, SpoolSink, next_attempt, spool_path
 from components.tracking.meter import RunMeter
 from components.tracking.output import OutputFilter
+from components.tracking.promotion import read_evaluation
+from pipelines import guards
 from pipelines.codekeys import code_keys
 from pipelines.dvcfiles import Content, content
 from pipelines.leaks import refuse_leaks
@@ -110,7 +114,25 @@ def run_stage(
     stages = registry()
     stage = stage_named(name, stages)
     params = load_params(workspace.params_file)
+    with guards.only_writer(workspace, stage, _tell):
+        return _run_stage(stage, workspace, stages, params, run_dir, unconfined)
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _run_stage(
+    stage: StageDef,
+    workspace: Workspace,
+    stages: Mapping[str, StageDef],
+    params: Params,
+    run_dir: Path | None,
+    unconfined: bool,
+) -> dict[str, float]:
+    name = stage.name
     inputs = read_inputs(workspace, stage, stages)
+    before = {role: guards.stats_of(workspace.root / path) for role, path in stage.inputs.items()}
     code_key = code_keys({name: stage}, SOURCE, cache_file=workspace.state / "codekeys.json")[name]
     own = sections(params, stage)
     key = digest_value([name, own, {role: what.digest for role, what in inputs.items()}, code_key])
@@ -126,12 +148,19 @@ def run_stage(
             kind = "checkpoint" if role == "checkpoint" else "data"
             parent = what.digest if kind == "checkpoint" else parent
             sink.artifact("input", role, what.digest, kind=kind, path=stage.inputs[role], size=what.size)  # type: ignore[arg-type]
+        if run_dir:
+            guards.require_locked(workspace, stage, inputs)
         context = StepContext(name, params.seed, work_directory(workspace, name, key), sink, meter, unconfined, WORKERS)
         outputs = {role: workspace.root / path for role, path in stage.outputs.items()}
         for path in outputs.values():
             path.parent.mkdir(parents=True, exist_ok=True)
         paths = {role: workspace.root / path for role, path in stage.inputs.items()}
-        metrics = load_function(stage)(stage_params(params, stage), paths, outputs, context)
+        try:
+            metrics = load_function(stage)(stage_params(params, stage), paths, outputs, context)
+        finally:
+            keep_page(outputs, run, name)
+        guards.require_untouched(stage, before, workspace.root)
+        guards.require_own_bytes(stage, workspace.root)
         refuse_leaks(outputs)
         for role, path in outputs.items():
             made = content(path)
@@ -141,11 +170,30 @@ def run_stage(
             sink.artifact(
                 "output", role, made.digest, kind=kind, path=stage.outputs[role], size=made.size, parent=parent  # type: ignore[arg-type]
             )  # fmt: skip
+        if "scores" in outputs:
+            _tell_evaluation(sink, outputs["scores"], name, own)
         sink.end("finished", metrics=metrics)
     shutil.rmtree(context.work, ignore_errors=True)
     with suppress(OSError):
         context.work.parent.rmdir()
     return metrics
+
+
+def _tell_evaluation(sink: SpoolSink, scores: Path, stage: str, own: Mapping[str, Any]) -> None:
+    """What decides on aliases, as a record. A stage does not fail for it: without a record nothing is promoted."""
+    try:
+        if found := read_evaluation(scores, stage.removeprefix("evaluate-"), own.get("evaluate", {})):
+            sink.evaluation(**found.model_dump())
+    except DataError as error:
+        sink.note(str(error))
+
+
+def keep_page(outputs: Mapping[str, Path], run: Path, stage: str) -> None:
+    """A data gate's page goes to the run's folder too, also where the gate failed and its outputs are no run's."""
+    for page in outputs.get("validation", run / "none").glob("*.html"):
+        target = run / VALIDATION / f"{stage}.html"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(page, target)
 
 
 def main(name: str, workspace: Workspace, run_dir: Path | None, unconfined: bool) -> int:

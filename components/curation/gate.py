@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from components.contracts.coords import ScreenSpace
 from components.contracts.errors import CallError, DataError
@@ -47,29 +49,47 @@ def check_corpus(
     return len(done)
 
 
+@dataclass(frozen=True)
+class Told:
+    """What a stored sample says. `texts` are those that a person, a program or a generator wrote into the prompt."""
+
+    messages: tuple[Mapping[str, Any], ...]
+    """The prompt as a chat record has it, see `records.py`; the responses are not among them."""
+    images: tuple[str, ...]
+    texts: tuple[str, ...]
+    responses: tuple[str, ...]
+
+    def record(self) -> dict[str, Any]:
+        """Prompt and responses as one chat record."""
+        answer = {"role": "assistant", "content": "\n".join(self.responses)}
+        return {"messages": [*self.messages, answer], "images": list(self.images)}
+
+
+def tell(kind: str, messages: str, response: str) -> Told:
+    """A sample's columns taken apart. ValueError, KeyError or TypeError for what no curation wrote."""
+    content = json.loads(messages)
+    if kind == "click_pack":
+        texts = tuple(item["instruction"] for item in content["items"])
+        parts = [{"type": "image"}, *({"type": "text", "text": text} for text in texts)]
+        responses = tuple(item["response"] for item in content["items"])
+        return Told(({"role": "user", "content": parts},), (content["screen"],), texts, responses)
+    chat = tuple({"role": m["role"], "content": [_part(p) for p in m["parts"]]} for m in content)
+    images = tuple(p["image"] for m in content for p in m["parts"] if "image" in p)
+    # The system prompt is the harness's own text; what a model or a program wrote comes after it.
+    texts = tuple(p["text"] for m in content if m["role"] != "system" for p in m["parts"] if "text" in p)
+    return Told(chat, images, texts, (response,))
+
+
 def _check(
     sample: Sample, number: int, space: ScreenSpace, tools: Collection[str], exists: Callable[[str], bool]
 ) -> None:
-    content = json.loads(sample.messages)
-    if sample.kind == "click_pack":
-        responses = [item["response"] for item in content["items"]]
-        texts = [item["instruction"] for item in content["items"]]
-        parts = [{"type": "image"}, *({"type": "text", "text": text} for text in texts)]
-        messages = [{"role": "user", "content": parts}]
-        images = [content["screen"]]
-    else:
-        responses = [sample.response]
-        messages = [{"role": m["role"], "content": [_part(p) for p in m["parts"]]} for m in content]
-        images = [p["image"] for m in content for p in m["parts"] if "image" in p]
-        # The system prompt is the harness's own text; what a model or a program wrote comes after it.
-        texts = [p["text"] for m in content if m["role"] != "system" for p in m["parts"] if "text" in p]
-    if tuple(images) != sample.images:
+    told = tell(sample.kind, sample.messages, sample.response)
+    if told.images != sample.images:
         raise ValueError("the pictures noted beside the sample are not those it shows")
-    messages.append({"role": "assistant", "content": "\n".join(responses)})
-    check_record({"messages": messages, "images": images}, number, exists=exists)
-    for response in responses:
+    check_record(told.record(), number, exists=exists)
+    for response in told.responses:
         parse_response(response, space, pointer=sample.pointer, tools=tools)
-    for text in (*texts, *responses):
+    for text in (*told.texts, *told.responses):
         if found := foreign_words(text):
             raise _leak(sample, f"the word {found[0]!r}")
 

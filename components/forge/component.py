@@ -19,10 +19,12 @@ def feedback(
     store: str,
     tasks: dsl.Input[dsl.Dataset],
     scores: dsl.Input[dsl.Dataset],
+    gate: dsl.Input[dsl.Dataset],
     feedback: dsl.Output[dsl.Dataset],
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Name the student's weakest skills for the next round of tasks."""
     from pipelines.kfp_step import run_step
 
-    run_step(settings, store, {"tasks": tasks, "scores": scores}, {"feedback": feedback}, metrics)
+    inputs = {"tasks": tasks, "scores": scores, "gate": gate}
+    run_step(settings, store, inputs, {"feedback": feedback}, metrics)

@@ -10,10 +10,11 @@ def evolve_harness(
     settings: str,
     store: str,
     tasks: dsl.Input[dsl.Dataset],
+    gate: dsl.Input[dsl.Dataset],
     harness: dsl.Output[dsl.Dataset],
     metrics: dsl.Output[dsl.Metrics],
 ):
     """Try the harness candidates on development tasks and keep the best, with all trials."""
     from pipelines.kfp_step import run_step
 
-    run_step(settings, store, {"tasks": tasks}, {"harness": harness}, metrics)
+    run_step(settings, store, {"tasks": tasks, "gate": gate}, {"harness": harness}, metrics)

@@ -124,10 +124,7 @@ def read_trajectories(folder: Path) -> list[Trajectory]:
     """Every trajectory, dropped ones included (`dropped` says why). A broken shard is a `DataError` that names it."""
     found: list[Trajectory] = []
     for path in shard_paths(folder, TRAJECTORIES):
-        names = (*_FLAT, "reward", *_NESTED)
-        columns = read_table(path, names)
-        for number, values in enumerate(zip(*(columns[name] for name in names), strict=True)):
-            row: dict[str, Any] = dict(zip(names, values, strict=True))
+        for number, row in enumerate(read_rows(path)):
             try:
                 row |= {name: json.loads(row[name]) for name in _NESTED}
                 row["reward"] = float(row["reward"]) if row["reward"] else None
@@ -138,6 +135,14 @@ def read_trajectories(folder: Path) -> list[Trajectory]:
                     remedy="run the stage that writes it again",
                 ) from error  # fmt: skip
     return found
+
+
+def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of one shard of trajectories as stored: texts, `steps`, `verdict` and `meta` as JSON."""
+    names = (*_FLAT, "reward", *_NESTED)
+    columns = read_table(path, names)
+    for values in zip(*(columns[name] for name in names), strict=True):
+        yield dict(zip(names, values, strict=True))
 
 
 def turn_output(step: Step) -> str | None:

@@ -30,6 +30,7 @@ def write_report(
     scores_terminal_sft: dsl.Input[dsl.Dataset],
     scores_hybrid_sft: dsl.Input[dsl.Dataset],
     scores_rl: dsl.Input[dsl.Dataset],
+    gate: dsl.Input[dsl.Dataset],
     report: dsl.Output[dsl.Artifact],
     page: dsl.Output[dsl.HTML],
     metrics: dsl.Output[dsl.Metrics],
@@ -59,5 +60,6 @@ def write_report(
         "scores-terminal-sft": scores_terminal_sft,
         "scores-hybrid-sft": scores_hybrid_sft,
         "scores-rl": scores_rl,
+        "gate": gate,
     }
     run_step(settings, store, inputs, {"report": report}, metrics, page)

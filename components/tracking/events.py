@@ -14,6 +14,7 @@ Records are objects with `k` (kind) and `t` (milliseconds since the epoch):
 | metric   | name, value (a number, or the text "nan", "inf", "-inf"), step                            |
 | progress | done, total, unit                                                                         |
 | ledger   | kind, amounts (see `ledger.py`); model, call (an id) where it was a model's work          |
+| evaluation | stage, success, episodes, expected, infra_errors, bench (see `promotion.Evaluation`)    |
 | note     | text                                                                                      |
 | end      | status (finished, failed, killed), peak_mb, error, border, metrics, and the amounts of    |
 |          | `machine.Usage`: seconds, cpu_seconds, gpu_seconds, energy_joules                         |
@@ -42,6 +43,9 @@ from components.tracking.machine import Usage
 Event = dict[str, Any]
 Role = Literal["input", "output"]
 Status = Literal["finished", "failed", "killed"]
+
+VALIDATION = "validation"
+"""Folder of a run with the pages of its data gates, one a gate."""
 
 BATCH = 32
 """Records held back at most before a write. A kill -9 loses no more than these, and none before the last `progress`."""
@@ -189,6 +193,11 @@ class SpoolSink:
         """An input or output by its full DVC digest. `parent`: digest of the checkpoint this one started from."""
         record = {"k": "artifact", "role": role, "kind": kind, "name": name, "path": path, "digest": digest}
         self._put({**record, "size": size, "parent": parent})
+
+    def evaluation(self, stage: str, success: float | None, **facts: int | str) -> None:
+        """What an evaluation found out about the checkpoint it read: the fields of `promotion.Evaluation`."""
+        value = None if success is None else _plain(success)
+        self._put({"k": "evaluation", "stage": stage, "success": value, **facts})
 
     def end(
         self, status: Status, *, metrics: Mapping[str, float] | None = None, error: str = "", border: str = ""

@@ -1,4 +1,4 @@
-"""A run's record, and a picture of which digest came from which.
+"""A run's record, and what can be wrong with the identities in it.
 
 `run.json` is the one file from which a run can be found, checked and repeated: commit, resolved parameters, and for
 every stage its key, status and the full digests it read and wrote.
@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import json
 import os
-from html import escape
+import re
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from components.contracts.digests import short
 from components.contracts.errors import DataError
 from components.contracts.secrets import scrub
-from components.tracking.dag_layout import RAIL, layout, reduced
 
 RUN_FILE = "run.json"
+RECORD_FILE = "record.json"
+"""Beside it once the run is over: everything needed to repeat it (`pipelines/bundle.py`)."""
 StageStatus = Literal["pending", "running", "finished", "failed", "killed", "reused"]
 RunStatus = Literal["running", "finished", "failed", "killed"]
+
+FULL_DIGEST = re.compile(r"(md5:)?[0-9a-f]{32}(\.dir)?|sha256:[0-9a-f]{64}")
+"""A whole digest, as DVC or we write it. Anything shorter is a label for people."""
 
 
 class _Record(BaseModel):
@@ -67,6 +70,11 @@ class RunRecord(_Record):
     status: RunStatus = "running"
     started: str = ""
     finished: str = ""
+    rerun: str = ""
+    """The stage that was asked to run again; `from_run` is the run whose outputs it was given."""
+    from_run: str = ""
+    incomplete: list[str] = Field(default_factory=list)
+    """Paths that were pulled with files missing and were still so when the run began."""
 
     def stage(self, name: str) -> StageRecord:
         """The entry of that stage, made when it is not there yet."""
@@ -113,88 +121,38 @@ def find_digest(runs_dir: Path, digest: str) -> list[tuple[str, str, str]]:
     return hits
 
 
-# The picture.
+class Fault(_Record):
+    """Something about a record's identities that a reader must know. `severe`: what it says cannot be relied on."""
 
-_WIDTH, _HEIGHT, _GAP_X, _PITCH, _MARGIN = 148, 58, 44, 74, 12
-
-_STYLE = (
-    "<style>.lineage-edge{fill:none;stroke:#8a94a6;stroke-width:1.4}.lineage-box{fill:Canvas;stroke:#8a94a6;"
-    "stroke-width:1.3}.lineage text{font:12px system-ui,'DejaVu Sans',sans-serif;fill:currentColor}"
-    ".lineage .lineage-small{font-size:10.5px;opacity:.72}.lineage .lineage-hash{font-family:ui-monospace,monospace}"
-    ".lineage-finished{stroke:#2f9e62}.lineage-failed,.lineage-killed{stroke:#d0443e;stroke-width:2}"
-    ".lineage-reused{stroke:#2f9e62;stroke-dasharray:4 3}</style>"
-)
+    code: Literal["weak_identity", "train_equals_eval"]
+    text: str
+    severe: bool
 
 
-def _edges(stages: list[StageRecord]) -> dict[tuple[int, int], str]:
-    """(maker, reader) -> digest, for every output of a stage that another one reads."""
-    made = {artifact.digest: index for index, stage in enumerate(stages) for artifact in stage.outputs}
-    edges: dict[tuple[int, int], str] = {}
-    for index, stage in enumerate(stages):
-        for artifact in stage.inputs:
-            source = made.get(artifact.digest)
-            if source is not None and source != index:
-                edges.setdefault((source, index), artifact.digest)
-    return edges
+def find_faults(record: RunRecord) -> list[Fault]:
+    """Digests that identify nothing, and evaluations on the very data that a stage was trained on.
 
-
-def pipeline_picture(record: RunRecord) -> str:
-    """The run's DAG from left to right as one SVG element, each stage with the short form of its first output.
-
-    Lines that others imply are left out; a box's title lists everything the stage read and wrote, in full.
+    A task set that serves both is no fault: its splits are in it, and the data gates look at them.
     """
-    stages = record.stages
-    edges = _edges(stages)
-    shown = reduced(len(stages), edges)
-    places = layout(len(stages), shown)
-
-    def left_of(column: int) -> float:
-        return _MARGIN + column * (_WIDTH + _GAP_X)
-
-    left = [left_of(at) for at in places.column]
-    top = [_MARGIN + at * _PITCH for at in places.row]
-    width = max(left, default=0) + _WIDTH + _MARGIN
-    height = max(places.rows * _PITCH, _HEIGHT) + _MARGIN
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="lineage" viewBox="0 0 {width:.0f} {height:.0f}" '
-        f'width="{width:.0f}" height="{height:.0f}" role="img" aria-label="stages and the digests between them">',
-        _STYLE,
-    ]
-    for source, target in shown:
-        passed = places.lines[source, target]
-        stops = [(left_of(at), _MARGIN + (row + RAIL / 2) * _PITCH) for at, row in passed]
-        start = (left[source] + _WIDTH, top[source] + _HEIGHT / 2)
-        path = _line(start, stops, (left[target], top[target] + _HEIGHT / 2))
-        says = f"{stages[source].name} to {stages[target].name}: {edges[source, target]}"
-        parts.append(f'<path class="lineage-edge" d="{path}"><title>{escape(says)}</title></path>')
-    parts += [_box(stage, x, y) for stage, x, y in zip(stages, left, top, strict=True)]
-    return "".join(parts) + "</svg>"
-
-
-def _line(start: tuple[float, float], stops: list[tuple[float, float]], end: tuple[float, float]) -> str:
-    """A smooth path; at a stop it runs straight for the width of a box, between the boxes of that column."""
-    path = [f"M{start[0]:.0f} {start[1]:.1f}"]
-    at = start
-    for x, y in [*stops, end]:
-        bend = (x - at[0]) / 2
-        path.append(f"C{at[0] + bend:.0f} {at[1]:.1f} {x - bend:.0f} {y:.1f} {x:.0f} {y:.1f}")
-        at = (x, y)
-        if (x, y) != end:
-            at = (x + _WIDTH, y)
-            path.append(f"H{at[0]:.0f}")
-    return " ".join(path)
-
-
-def _box(stage: StageRecord, x: float, y: float) -> str:
-    facts = f"{stage.seconds:.0f} s" if stage.status == "finished" else stage.status
-    label = short(stage.outputs[0].digest, 12) if stage.outputs else "no output"
-    whole = [f"{stage.name} ({stage.status})"]
-    whole += [f"reads {artifact.name} {artifact.digest}" for artifact in stage.inputs]
-    whole += [f"writes {artifact.name} {artifact.digest}" for artifact in stage.outputs]
-    return (
-        f"<g><title>{escape(chr(10).join(whole))}</title>"
-        f'<rect class="lineage-box lineage-{stage.status}" x="{x:.0f}" y="{y:.1f}" width="{_WIDTH}" '
-        f'height="{_HEIGHT}" rx="7"/><text x="{x + 10:.0f}" y="{y + 19:.1f}">{escape(stage.name)}</text>'
-        f'<text class="lineage-small" x="{x + 10:.0f}" y="{y + 34:.1f}">{escape(facts)}</text>'
-        f'<text class="lineage-small lineage-hash" x="{x + 10:.0f}" y="{y + 49:.1f}">{escape(label)}</text></g>'
-    )
+    found = []
+    trained: dict[str, tuple[str, str]] = {}
+    for stage in record.stages:
+        for artifact in (*stage.inputs, *stage.outputs):
+            if not FULL_DIGEST.fullmatch(artifact.digest):
+                text = f"{stage.name}: {artifact.name} is known by {artifact.digest!r} only, which is no full digest"
+                found.append(Fault(code="weak_identity", text=text, severe=True))
+        if any(artifact.kind == "checkpoint" for artifact in stage.outputs):
+            for artifact in stage.inputs:
+                if artifact.kind == "data":
+                    trained.setdefault(artifact.digest, (stage.name, artifact.path or artifact.name))
+    for stage in record.stages:
+        if any(artifact.kind == "checkpoint" for artifact in stage.outputs):
+            continue
+        measures = any(artifact.kind == "checkpoint" for artifact in stage.inputs)
+        for artifact in stage.inputs if measures else ():
+            trainer, path = trained.get(artifact.digest, ("", ""))
+            own = artifact.path or artifact.name
+            if artifact.kind == "data" and trainer and path != own:
+                text = f"{stage.name} measures on {own}, which is what {trainer} was trained on as {path}"
+                found.append(Fault(code="train_equals_eval", text=text, severe=False))
+    return list({fault.text: fault for fault in found}.values())

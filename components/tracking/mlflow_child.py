@@ -12,10 +12,24 @@ from typing import Any
 from components.contracts.digests import digest_value, short
 from components.tracking.events import Event, start_of
 from components.tracking.ledger import StageCost, add_events
-from components.tracking.mlflow_names import PARAM_LIMIT, chunks, clean_name, fit_param, fit_tag, param_file
+from components.tracking.mlflow_names import (
+    OLD_PARAM_LIMIT,
+    PARAM_LIMIT,
+    chunks,
+    clean_name,
+    fit_param,
+    fit_tag,
+    param_file,
+    whole_in,
+)
+from components.tracking.mlflow_registry import find_version, note_evaluation, note_failure, register
 from components.tracking.mlflow_store import DIGEST_LABEL, Store, dataset_input
+from components.tracking.promotion import Evaluation
 
 FINAL = {"finished": "FINISHED", "failed": "FAILED", "killed": "KILLED"}
+EVALUATES = "evaluate-"
+"""What the names of stages that measure a checkpoint begin with."""
+WITHOUT_A_WORD = "ended without a word: killed, out of memory, or the machine went down"
 
 
 def find_or_create_run(store: Store, identity: str, name: str, tags: dict[str, str], started: int | None = None) -> str:
@@ -37,16 +51,47 @@ def send_tags(store: Store, run_id: str, tags: dict[str, str]) -> None:
 
 
 def send_params(store: Store, run_id: str, values: dict[str, str], limit: int = PARAM_LIMIT) -> None:
-    """All parameters, in batches; values over the limit as files, renamed ones with the original name in a tag."""
+    """All parameters, in batches; values over the limit as files, renamed ones with the original name in a tag.
+
+    A server of an older version refuses values over 500 characters, or cuts them without a word: then they are files.
+    """
     from mlflow.entities import Param
+    from mlflow.exceptions import MlflowException
 
     fitted = [fit_param(name, value, limit) for name, value in sorted(values.items())]
     for param in fitted:
         if param.whole is not None:
             store.client.log_text(run_id, param.whole, param_file(param.name))
-    for batch in chunks(fitted, 50):
-        store.client.log_batch(run_id, params=[Param(param.name, param.value) for param in batch])
-    send_tags(store, run_id, {f"name.{p.name}": n for p, n in zip(fitted, sorted(values), strict=True) if p.name != n})
+    try:
+        for batch in chunks(fitted, 50):
+            store.client.log_batch(run_id, params=[Param(param.name, param.value) for param in batch])
+    except MlflowException as error:
+        if limit <= OLD_PARAM_LIMIT or "length" not in str(error):
+            raise
+        return send_params(store, run_id, values, OLD_PARAM_LIMIT)
+    said = {f"name.{p.name}": n for p, n in zip(fitted, sorted(values), strict=True) if p.name != n}
+    if any(len(param.value) > OLD_PARAM_LIMIT for param in fitted):
+        known = store.client.get_run(run_id).data.params
+        for param in fitted:
+            if param.whole is None and known.get(param.name, "") != param.value:
+                store.client.log_text(run_id, param.value, param_file(param.name))
+                said[f"cut.{param.name}"] = f"cut by the server; {whole_in(param.name, param.value)}"
+    send_tags(store, run_id, said)
+
+
+def _is_known_as(known: str | None, name: str, value: str, limit: int) -> bool:
+    """Whether what a server has of a parameter (None = nothing yet) is that value, as it or an old one holds it."""
+    forms = (fit_param(name, value, limit).value, fit_param(name, value, OLD_PARAM_LIMIT).value)
+    return known is None or known in forms or (len(known) >= OLD_PARAM_LIMIT and value.startswith(known))
+
+
+def send_results(store: Store, run_id: str, values: dict[str, float]) -> None:
+    """Final figures of a run. Sent twice, they are one: their time is that of the run's start."""
+    from mlflow.entities import Metric
+
+    at = store.client.get_run(run_id).info.start_time
+    for batch in chunks([Metric(name, value, at, 0) for name, value in sorted(values.items())], 500):
+        store.client.log_batch(run_id, metrics=batch)
 
 
 class ChildRun:
@@ -70,6 +115,7 @@ class ChildRun:
         tags = {
             "mlflow.parentRunId": self._parent, "mlflow.source.git.commit": self._commit, "cowork.kind": "stage",
             "cowork.run": self._run, "cowork.stage": self._stage, "cowork.stage_key": key,
+            "mlflow.source.name": f"cowork step {self._stage}", "mlflow.source.type": "LOCAL",
         }  # fmt: skip
         identity = digest_value(["stage", self._run, self._stage, key, variant])
         found = find_or_create_run(self._store, identity, self._stage, tags, self._start.get("t"))
@@ -82,9 +128,9 @@ class ChildRun:
     def send(self, events: Iterable[Event], earlier: dict[tuple[str, int], float]) -> None:
         """Send a batch of records. `earlier`: metrics this run knows from earlier attempts, not to be said again."""
         batch = list(events)
-        params = {name: value for event in batch if event["k"] == "params" for name, value in event["values"].items()}
-        if params:
-            self._params(params)
+        for event in batch:
+            if event["k"] == "params" and event["values"]:
+                self._params(event["values"])
         for event in batch:
             if event["k"] == "artifact":
                 self._artifact(event)
@@ -95,13 +141,20 @@ class ChildRun:
 
     def _params(self, values: dict[str, str]) -> None:
         """A parameter cannot change in a run: changed ones open a run of their own, linked to this one."""
-        fitted = {p.name: p.value for p in (fit_param(name, value, self._limit) for name, value in values.items())}
         known = self._store.client.get_run(self.mlflow_run).data.params
-        if any(known.get(name, value) != value for name, value in fitted.items()):
-            if self._previous_status:
-                self.terminate(self._previous_status, self._start.get("t"))  # it was opened again for this attempt
-            self.mlflow_run = self._open(digest_value(values), self.mlflow_run)
+        if any(not _is_known_as(known.get(clean_name(n)), n, value, self._limit) for n, value in values.items()):
+            old = self.mlflow_run
+            self.mlflow_run = self._open(digest_value(values), old)
+            self._leave(old)
         send_params(self._store, self.mlflow_run, values, self._limit)
+
+    def _leave(self, old: str) -> None:
+        """The run that this attempt turned away from keeps its values, and how its own attempt ended."""
+        said = {"cowork.continued_in": self.mlflow_run}
+        if self._previous_status:  # it was opened again for this attempt
+            said["cowork.attempt"] = str(self._attempt - 1)
+        send_tags(self._store, old, said)
+        self._store.client.set_terminated(old, self._previous_status or "KILLED", end_time=self._start.get("t"))
 
     def _metrics(self, events: list[Event], earlier: dict[tuple[str, int], float]) -> None:
         from mlflow.entities import Metric
@@ -130,7 +183,7 @@ class ChildRun:
             else:
                 self._model_output(event)
         elif role == "input":
-            context = "evaluation" if self._stage.startswith("evaluate-") else "training"
+            context = "evaluation" if self._stage.startswith(EVALUATES) else "training"
             # The path tells data sets apart; a stage's own word for it ("corpus") does not.
             data = dataset_input(event["path"] or name, event["path"], digest, self._commit, context)
             self._store.client.log_inputs(self.mlflow_run, datasets=[data])
@@ -189,6 +242,10 @@ class ChildRun:
         model = self._publish(model, event)
         if model.model_id not in known:
             self._store.client.log_outputs(self.mlflow_run, [LoggedModelOutput(model.model_id, 0)])
+        register(
+            self._store, model, digest=event["digest"], path=event["path"], stage=self._stage, run=self._run,
+            mlflow_run=self.mlflow_run,
+        )  # fmt: skip
 
     # The end.
 
@@ -226,11 +283,44 @@ class ChildRun:
         client.log_batch(self.mlflow_run, metrics=costs)
         if end["error"]:
             odd["cowork.error"] = end["error"]
+        elif "cowork.error" in run.data.tags:
+            client.delete_tag(self.mlflow_run, "cowork.error")  # of an earlier attempt that this one made good
+        if said := self._judge(attempts[-1], end):
+            odd["cowork.evaluation"] = said
         send_tags(self._store, self.mlflow_run, odd)
         self.terminate(FINAL[end["status"]], at)
 
+    def _judge(self, events: list[Event], end: Event) -> str:
+        """What an evaluation means for the registry, in words; empty for a stage that is none."""
+        said = next((event for event in reversed(events) if event["k"] == "evaluation"), None)
+        read = [e for e in events if e["k"] == "artifact" and e["role"] == "input" and e["kind"] == "checkpoint"]
+        if not read or not (said or self._stage.startswith(EVALUATES)):
+            return ""
+        stage = said["stage"] if said else self._stage.removeprefix(EVALUATES)
+        version = find_version(self._store, read[0]["digest"])
+        if version is None:
+            model = self._find_model("cowork.digest", read[0]["digest"])
+            if model is None or stage == "base" or said is None:
+                return ""  # the base checkpoint is no stage's work
+            version = register(
+                self._store, model, digest=read[0]["digest"], path=read[0]["path"], stage=stage,
+                run=model.tags.get("cowork.run", "unknown"), mlflow_run=model.source_run_id or None,
+            )  # fmt: skip
+        if said is None or end["status"] != "finished":
+            return note_failure(self._store, version, str(end["error"] or end["status"]))
+        fields = {**said, "success": None if said["success"] is None else float(said["success"])}
+        return note_evaluation(self._store, version, Evaluation.model_validate(fields), int(end["t"]))
+
     def reopen(self) -> None:
         self._store.client.update_run(self.mlflow_run, status="RUNNING")
+
+    def cut_off(self, by_user: bool, at: int | None) -> str:
+        """The end of a stage that did not say one: stopped by the user, or crashed. The status it got."""
+        status = "KILLED" if by_user else "FAILED"
+        if not by_user:
+            send_tags(self._store, self.mlflow_run, {"cowork.error": WITHOUT_A_WORD})
+        self.terminate(status, at)
+        return status
 
     def terminate(self, status: str, at: int | None) -> None:
         self._store.client.set_terminated(self.mlflow_run, status, end_time=at)

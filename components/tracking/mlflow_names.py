@@ -16,7 +16,10 @@ TAG_LIMIT = 5000
 """MLflow allows 8,000 characters of a tag; older servers 5,000."""
 
 PARAM_LIMIT = 6000
-"""Characters of a parameter in MLflow 3; older servers allow 500."""
+"""Characters of a parameter in MLflow 3."""
+
+OLD_PARAM_LIMIT = 500
+"""What older servers allow."""
 
 _FORBIDDEN = re.compile(r"[^\w\-. :/]", re.ASCII)
 
@@ -50,8 +53,13 @@ def fit_param(name: str, value: str, limit: int = PARAM_LIMIT) -> Param:
     clean, value = clean_name(name), redact(value)
     if len(value) <= limit:
         return Param(clean, value, None)
-    said = f"... [{len(value)} characters, whole in {param_file(clean)}, {digest_bytes(value.encode())}]"
+    said = f"... [{whole_in(clean, value)}]"
     return Param(clean, value[: max(0, min(200, limit - len(said)))] + said, value)
+
+
+def whole_in(clean: str, value: str) -> str:
+    """Where a long value is kept whole, and how to know it."""
+    return f"{len(value)} characters, whole in {param_file(clean)}, {digest_bytes(value.encode())}"
 
 
 def param_file(clean: str) -> str:

@@ -21,15 +21,30 @@ from pydantic import BaseModel, Field
 
 from components.contracts.digests import digest_value, short
 from components.contracts.errors import DataError
-from components.contracts.secrets import redact, scrub
-from components.tracking.events import SpoolFile, end_of, flatten, list_spools, read_events, start_of
-from components.tracking.lineage import RUN_FILE, RunRecord, pipeline_picture
-from components.tracking.mlflow_child import FINAL, ChildRun, find_or_create_run, same_work, send_params, send_tags
-from components.tracking.mlflow_names import PARAM_LIMIT, clean_name
-from components.tracking.mlflow_store import EXPERIMENT, Store, connect, default_uri
+from components.contracts.secrets import redact
+from components.tracking.events import SpoolFile, end_of, list_spools, read_events, start_of
+from components.tracking.lineage import RUN_FILE, RunRecord
+from components.tracking.mlflow_child import FINAL, ChildRun, find_or_create_run, same_work
+from components.tracking.mlflow_names import PARAM_LIMIT
+from components.tracking.mlflow_parent import (
+    PICTURE,
+    RUN_FILES,
+    STAGE_PICTURE,
+    run_parts,
+    send_part,
+    stage_pictures,
+)
+from components.tracking.mlflow_store import (
+    EXPERIMENT,
+    Store,
+    connect,
+    default_uri,
+    is_server,
+    state_root,
+    without_secrets,
+)
 
-PAGE = "report.html"
-"""Page of a run (`step.write_run_report`); goes up with the run's record when it is there."""
+_SETTLED = "settled"
 
 STEP = 500
 """Records sent between two writes of the position."""
@@ -71,12 +86,14 @@ class MlflowShipper:
         self._param_limit = param_limit
         self._store: Store | None = None
         # Positions belong to one server: the same run can be sent to a second one from its start.
-        self._positions = run_dir / "ship" / short(digest_value([self.uri, experiment]), 16)
+        self._positions = run_dir / "ship" / short(digest_value([without_secrets(self.uri, self.uri), experiment]), 16)
 
     def pending(self, final: bool = False) -> bool:
         """Whether a `pump` has anything to tell the server. Costs a look at the files, no MLflow."""
         spools = list_spools(self.run_dir)
         if not spools and not (self.run_dir / RUN_FILE).exists():
+            return False
+        if self._read_text(_SETTLED) == self._look():
             return False
         return any(self._spool_pending(spool, spools, final) for spool in spools) or self._parent_pending(final)
 
@@ -84,8 +101,12 @@ class MlflowShipper:
         """Whether this run was ever sent to this server."""
         return self._positions.is_dir()
 
+    def unsettled(self) -> bool:
+        """Whether this server was told of the run and has not heard its end yet, or not all of it."""
+        return self.began() and self.pending(final=True)
+
     def pump(self, final: bool = False) -> Shipped:
-        """Send what is new. `final`: nobody writes any more, so a stage without an end was killed."""
+        """Send what is new. `final`: nobody writes any more, so a stage without an end was stopped or crashed."""
         self._positions.mkdir(parents=True, exist_ok=True)
         sent = 0
         with self._alone() as alone:
@@ -94,16 +115,30 @@ class MlflowShipper:
             if not self.pending(final):
                 return Shipped(0, "")
             try:
-                self._store = store = self._store or connect(self.uri, self._experiment)
+                self._store = store = self._store or self._connect()
                 parent = self._open_parent(store)
                 spools = list_spools(self.run_dir)
                 for spool in _in_order_of_start(spools):
                     if self._spool_pending(spool, spools, final):
                         sent += self._send_spool(store, parent, spool, spools, final)
+                seen = self._look()
                 self._close_parent(store, final)
+                if final and not self.pending(final):
+                    self._write_text(_SETTLED, seen)
             except Exception as error:  # whatever the server did, the records are safe in the spool
-                return Shipped(sent, redact(f"{type(error).__name__}: {error}"))
+                return Shipped(sent, redact(without_secrets(f"{type(error).__name__}: {error}", self.uri)))
         return Shipped(sent, "")
+
+    def _connect(self) -> Store:
+        root = None if is_server(self.uri) or self.uri.startswith("sqlite:") else state_root(self.run_dir)
+        return connect(self.uri, self._experiment, root)
+
+    def _look(self) -> str:
+        """Sizes and times of everything that is sent: while they stay, there is nothing new. Costs no reading."""
+        paths = [self.run_dir / name for name in (RUN_FILE, *RUN_FILES)]
+        paths += [spool.path for spool in list_spools(self.run_dir)]
+        stats = [(path.name, path.stat()) for path in paths if path.is_file()]
+        return digest_value([[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats])
 
     @contextmanager
     def _alone(self) -> Iterator[bool]:
@@ -127,12 +162,18 @@ class MlflowShipper:
         return ParentPosition.model_validate(self._read("parent.json"))
 
     def _read(self, name: str) -> dict[str, Any]:
+        return json.loads(self._read_text(name) or "{}")
+
+    def _read_text(self, name: str) -> str:
         path = self._positions / name
-        return json.loads(path.read_text()) if path.exists() else {}
+        return path.read_text() if path.exists() else ""
 
     def _write(self, name: str, value: BaseModel) -> None:
+        self._write_text(name, value.model_dump_json())
+
+    def _write_text(self, name: str, text: str) -> None:
         draft = self._positions / f".{name}.{os.getpid()}"
-        draft.write_text(value.model_dump_json())
+        draft.write_text(text)
         os.replace(draft, self._positions / name)
 
     # The parent run.
@@ -146,33 +187,14 @@ class MlflowShipper:
     @staticmethod
     def _parent_status(record: RunRecord | None, final: bool) -> str:
         status = record.status if record else "running"
-        return FINAL.get(status, "KILLED" if final else "RUNNING")
-
-    def _parent_parts(self, record: RunRecord | None) -> dict[str, Any]:
-        """What the parent run should hold by now. Files go up once, when the run is over."""
-        if record is None:
-            return {}
-        facts = {
-            "mlflow.source.git.commit": record.commit, "cowork.dirty": str(record.dirty).lower(),
-            "cowork.profile": record.profile, "cowork.seed": str(record.seed),
-        }  # fmt: skip
-        facts |= {f"cowork.reused.{stage.name}": stage.key for stage in record.stages if stage.status == "reused"}
-        parts: dict[str, Any] = {"tags": {name: value for name, value in facts.items() if value}}
-        if record.params:
-            parts["params"] = flatten(record.params)
-        if record.status != "running":
-            parts[RUN_FILE] = json.dumps(scrub(record.model_dump(mode="json")), indent=1)
-            parts["lineage.svg"] = pipeline_picture(record)
-            page = self.run_dir / PAGE
-            if page.is_file():
-                parts[PAGE] = page.read_text(encoding="utf-8")
-        return parts
+        return FINAL.get(status, "FAILED" if final else "RUNNING")
 
     def _parent_pending(self, final: bool) -> bool:
         position, record = self._parent_position(), self._record()
         if position.status != self._parent_status(record, final):
             return True
-        return any(position.sent.get(name) != digest_value(part) for name, part in self._parent_parts(record).items())
+        parts = run_parts(self.run_dir, record) | stage_pictures(self.run_dir, record)
+        return any(position.sent.get(name) != digest_value(part) for name, part in parts.items())
 
     def _open_parent(self, store: Store) -> str:
         position = self._parent_position()
@@ -185,18 +207,14 @@ class MlflowShipper:
 
     def _close_parent(self, store: Store, final: bool) -> None:
         position, record = self._parent_position(), self._record()
-        for name, part in self._parent_parts(record).items():
+        for name, part in (run_parts(self.run_dir, record) | stage_pictures(self.run_dir, record)).items():
             if position.sent.get(name) == digest_value(part):
                 continue
-            if name == "tags":
-                send_tags(store, position.mlflow_run, part)
-            elif name == "params":
-                # A parameter of a run cannot change: what a resumed run was given anew is in its run.json.
-                known = store.client.get_run(position.mlflow_run).data.params
-                new = {key: value for key, value in part.items() if clean_name(key) not in known}
-                send_params(store, position.mlflow_run, new, self._param_limit)
-            else:
-                store.client.log_text(position.mlflow_run, part, name)
+            if name.startswith(STAGE_PICTURE):
+                spools = [s for s in list_spools(self.run_dir) if s.stage == name.removeprefix(STAGE_PICTURE)]
+                store.client.log_text(self._position(spools[-1]).mlflow_run, part, PICTURE)
+            elif record is not None:
+                send_part(store, position.mlflow_run, name, part, record, self._param_limit)
             position.sent[name] = digest_value(part)
             self._write("parent.json", position)
         status = self._parent_status(record, final)
@@ -252,8 +270,8 @@ class MlflowShipper:
             child.finish(end, same_work([*attempts, whole]))
             position.status = FINAL[end["status"]]
         elif final or _later(spool, spools):
-            child.terminate("KILLED", whole[-1]["t"] if whole else None)
-            position.status = "KILLED"
+            by_user = record is not None and record.status == "killed"
+            position.status = child.cut_off(by_user, whole[-1]["t"] if whole else None)
         self._save(spool, position)
         return sent
 

@@ -9,9 +9,14 @@ import fcntl
 import json
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from components.contracts.errors import ClusterError, OrchestrationError
 
 SWITCHES = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -20,6 +25,7 @@ SWITCHES = {
     # A dead server must not hold the shipper for minutes: the spool keeps the records, the next pump tries again.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_TRUNCATE_LONG_VALUES": "false",
 }
 EXPERIMENT = "cowork"
 DIGEST_LABEL = 36
@@ -50,22 +56,111 @@ def _sqlite_file(uri: str) -> Path | None:
     return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
 
 
-def connect(uri: str, experiment: str = EXPERIMENT) -> Store:
+def is_server(uri: str) -> bool:
+    """Whether an MLflow server stands between us and the database."""
+    return uri.startswith(("http://", "https://"))
+
+
+def without_secrets(text: str, uri: str) -> str:
+    """`text` in which the password of `uri` is not to be read: for messages, logs and names."""
+    try:
+        password = urlsplit(uri).password
+    except ValueError:
+        password = None
+    for secret in {password or "", unquote(password or "")} - {""}:
+        text = text.replace(secret, "***")
+    return text
+
+
+def require_shared(uri: str) -> None:
+    """Raises ClusterError for a store that the steps of a cluster cannot share: a file on one pod's disk.
+
+    Several pods would each write a file of their own, or fail with `database is locked` in the middle of a run.
+    """
+    if not uri or uri.startswith(("sqlite:", "file:")) or "://" not in uri:
+        raise ClusterError(
+            "store_not_shared: this MLflow store is a file, and the steps of a cluster do not share a disk",
+            where=f"MLFLOW_TRACKING_URI {uri}".strip(),
+            remedy="name an MLflow server (http://...) or leave it unset",
+        )
+
+
+def connect(uri: str, experiment: str = EXPERIMENT, artifacts: Path | None = None) -> Store:
     """A client on `uri` and the id of the experiment, both made on first use.
 
-    Processes that create one SQLite file at the same time break each other's tables, so that happens under a file lock.
-    Raises MLflow's error for a database of an older version: it is never migrated unasked (`mlflow db upgrade URI`).
+    `artifacts`: folder for files where no server decides on it (default: beside a SQLite file, else the working
+    directory). Processes that create the tables of one database at the same time break each other's, so that happens
+    under a lock. Raises OrchestrationError for a database of another MLflow version: it is never migrated unasked.
     """
     for name, value in SWITCHES.items():
         os.environ.setdefault(name, value)
-    database = _sqlite_file(uri)
-    if database is None:
+    if is_server(uri):
         return _open(uri, experiment, None)
-    database.parent.mkdir(parents=True, exist_ok=True)
-    artifacts = (database.parent / "mlartifacts").resolve().as_uri()
-    with (database.parent / f".{database.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return _open(uri, experiment, artifacts)
+    database = _sqlite_file(uri)
+    folder = artifacts or (database.parent if database else Path()) / "mlartifacts"
+    uri = _with_driver(uri)
+    with _alone(uri, database) as connection:
+        check_schema(connection, uri)
+        return _open(uri, experiment, folder.resolve().as_uri())
+
+
+def _with_driver(uri: str) -> str:
+    """SQLAlchemy 2.1 takes psycopg 3 for `postgresql://`; psycopg2 will do where only that is installed."""
+    if not uri.startswith(("postgresql:", "postgres:")):
+        return uri
+    from importlib.util import find_spec
+
+    driver = next((name for name in ("psycopg", "psycopg2") if find_spec(name)), "")
+    if not driver:
+        raise OrchestrationError(
+            "no driver for PostgreSQL is installed",
+            where="MLFLOW_TRACKING_URI",
+            remedy="pip install 'cowork[postgres]'",
+        )
+    return f"postgresql+{driver}:{uri.partition(':')[2]}"
+
+
+@contextmanager
+def _alone(uri: str, database: Path | None) -> Iterator[Any]:
+    """A connection to the database, under a lock that everyone who opens it takes: a file's, or PostgreSQL's own."""
+    from sqlalchemy import create_engine, text
+    from sqlalchemy.pool import NullPool
+
+    with ExitStack() as held:
+        if database is not None:
+            database.parent.mkdir(parents=True, exist_ok=True)
+            lock = held.enter_context((database.parent / f".{database.name}.lock").open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        connection = held.enter_context(create_engine(uri, poolclass=NullPool).connect())
+        if uri.startswith("postgresql"):
+            connection.execute(text("select pg_advisory_lock(hashtext('cowork mlflow tables'))"))
+            connection.commit()  # the lock belongs to the session and ends with it; no transaction stays open
+        yield connection
+
+
+def check_schema(connection: Any, uri: str) -> None:
+    """Raises OrchestrationError (`migration_needed`) for a database whose tables another MLflow version made.
+
+    MLflow itself would bring an older one up to date without a word, which shuts out everyone who uses it still.
+    """
+    import mlflow
+    from alembic.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
+    quiet = logging.getLogger("alembic")
+    quiet.setLevel(logging.WARNING)
+    found = MigrationContext.configure(connection).get_current_revision()
+    wanted = ScriptDirectory(str(Path(mlflow.__file__).parent / "store" / "db_migrations")).get_current_head()
+    connection.rollback()
+    if found is None or found == wanted:
+        return
+    shown = without_secrets(uri, uri)
+    raise OrchestrationError(
+        f"migration_needed: the database has schema {found}, MLflow {mlflow.__version__} works with {wanted}",
+        where=shown,
+        remedy=f"save a copy, stop everyone who uses it, then: mlflow db upgrade {shown}; "
+        "or install the MLflow that it belongs to",
+    )
 
 
 def _open(uri: str, experiment: str, artifacts: str | None) -> Store:

@@ -41,8 +41,14 @@ def send_leftovers(run_dir: Path, tracking_uri: str | None) -> None:
     for other in sorted(run_dir.parent.iterdir()):
         if other.is_dir() and other.resolve() != run_dir.resolve():
             shipper = MlflowShipper(other, tracking_uri)
-            if shipper.began() and shipper.pending(final=True):
+            if shipper.unsettled():
                 shipper.pump(final=True)
+
+
+def unsettled(runs: Path) -> list[Path]:
+    """Folders of runs below `runs` of which the MLflow in use was told something, but not the end."""
+    folders = sorted(path.parent for path in runs.glob("*/ship"))
+    return [folder for folder in folders if MlflowShipper(folder).unsettled()]
 
 
 def spawn(run_dir: Path, tracking_uri: str | None = None) -> subprocess.Popen[bytes]:
@@ -70,13 +76,17 @@ def spawn(run_dir: Path, tracking_uri: str | None = None) -> subprocess.Popen[by
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m components.tracking.ship", description=__doc__)
-    parser.add_argument("run_dir", type=Path, help="folder of the run, holding run.json and spool/")
+    parser.add_argument("run_dir", type=Path, nargs="+", help="folder of the run, holding run.json and spool/")
     parser.add_argument("--uri", default=None, help="MLflow tracking URI (default: MLFLOW_TRACKING_URI, else SQLite)")
     parser.add_argument("--follow", action="store_true", help="go on until the parent process ends or SIGTERM comes")
     parser.add_argument("--running", action="store_true", help="the run goes on: do not mark open stages as killed")
+    parser.add_argument("--tries", type=int, default=3, help="how often to try when the server was slow (default: 3)")
     options = parser.parse_args(arguments)
-    if not options.run_dir.is_dir():
-        parser.error(f"{options.run_dir}: no such folder; name the folder of a run")
+    for folder in options.run_dir:
+        if not folder.is_dir():
+            parser.error(f"{folder}: no such folder; name the folder of a run")
+    if options.follow and len(options.run_dir) > 1:
+        parser.error("--follow takes one run")
     if options.follow:
         OutputFilter().start()
         os.nice(10)
@@ -85,9 +95,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             signal.signal(number, lambda *_: stop.set())
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         parent = os.getppid()
-        result = follow(options.run_dir, options.uri, stop, lambda: os.getppid() != parent)
+        result = follow(options.run_dir[0], options.uri, stop, lambda: os.getppid() != parent)
     else:
-        result = drain(options.run_dir, options.uri, final=not options.running)
+        result = Shipped(0, "")
+        for folder in options.run_dir:
+            one = drain(folder, options.uri, final=not options.running, tries=options.tries)
+            result = Shipped(result.records + one.records, result.error or one.error)
     if result.error:
         print(f"{result.records} records sent, the rest stays in the spool: {redact(result.error)}", file=sys.stderr)
         return 1

@@ -13,7 +13,8 @@ from components.contracts.stage import StepContext
 from components.tracking.costs import gather_costs
 from components.tracking.gather import gather
 from components.tracking.lineage import RunRecord
-from components.tracking.mlflow_sink import PAGE
+from components.tracking.lineage_graph import State
+from components.tracking.mlflow_parent import PAGE
 from components.tracking.prices import PriceTable
 from components.tracking.report.build import build_report
 from components.tracking.report.data import ReportData
@@ -67,15 +68,24 @@ def _facts(record: RunRecord) -> dict[str, str]:
 
 
 def write_run_report(
-    run_dir: Path, inputs: Mapping[str, Path], params: Mapping[str, Any], episodes: int,
-    made_by: Mapping[str, Path] | None = None, table: PriceTable | None = None,
-) -> Path:  # fmt: skip
+    run_dir: Path,
+    inputs: Mapping[str, Path],
+    params: Mapping[str, Any],
+    episodes: int,
+    made_by: Mapping[str, Path] | None = None,
+    table: PriceTable | None = None,
+    checked: Mapping[str, State] | None = None,
+) -> Path:
     """The whole page of a run, `<run_dir>/report.html`: the report stage's with costs, times and lineage.
+
+    `checked`: digest -> what hashing the files again has found.
 
     Inputs that do not exist (yet) are left out, so a failed or running recipe has a page too.
     """
     present = {name: path for name, path in inputs.items() if path.exists()}
-    page = build_report(add_run(gather(present, params, episodes), run_dir, made_by, table))
+    data = add_run(gather(present, params, episodes), run_dir, made_by, table)
+    data.checked = dict(checked or {})
+    page = build_report(data)
     target = run_dir / PAGE
     draft = run_dir / f".{PAGE}.{os.getpid()}"
     draft.write_text(page, encoding="utf-8")

@@ -24,6 +24,7 @@ def train_supervised(
     store: str,
     checkpoint: dsl.Input[dsl.Model],
     corpus: dsl.Input[dsl.Dataset],
+    gate: dsl.Input[dsl.Dataset],
     trained: dsl.Output[dsl.Model],
     metrics: dsl.Output[dsl.Metrics],
     grounding: Optional[dsl.Input[dsl.Dataset]] = None,  # noqa: UP045 - KFP strips Optional[...] only
@@ -32,7 +33,7 @@ def train_supervised(
     """Train a checkpoint on a corpus; `grounding` and `gui` are earlier corpora to replay."""
     from pipelines.kfp_step import run_step
 
-    inputs = {"checkpoint": checkpoint, "corpus": corpus, "grounding": grounding, "gui": gui}
+    inputs = {"checkpoint": checkpoint, "corpus": corpus, "gate": gate, "grounding": grounding, "gui": gui}
     run_step(settings, store, inputs, {"checkpoint": trained}, metrics)
 
 

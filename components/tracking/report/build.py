@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from components.tracking.lineage import pipeline_picture
+from components.tracking.lineage_picture import pipeline_picture
 from components.tracking.report.data import ReportData
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -80,7 +80,7 @@ def build_report(data: ReportData) -> str:
         funnel=views.funnel_groups(data.funnel),
         rl=views.rl_charts(data),
         costs=views.cost_rows(data),
-        picture=Markup(pipeline_picture(data.record)) if data.record else "",
+        picture=Markup(pipeline_picture(data.record, data.checked)) if data.record else "",
         params=_outline(data.params),
         missing=views.missing(data),
         stage_color=views.color_of,

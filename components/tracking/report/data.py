@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from components.tracking.costs import PerUnit
 from components.tracking.ledger import StageCost
 from components.tracking.lineage import RunRecord
+from components.tracking.lineage_graph import State
 from components.tracking.scores import Scores
 
 
@@ -158,6 +159,8 @@ class ReportData(_Part):
     """The part of it that this run itself did."""
     per_unit: list[PerUnit] = Field(default_factory=list)
     record: RunRecord | None = None
+    checked: dict[str, State] = Field(default_factory=dict)
+    """Digest -> what a look at the files found when the page was made."""
     params: dict[str, Any] = Field(default_factory=dict)
     notes: list[str] = Field(default_factory=list)
     """Things the reader must know: alarms, infrastructure failures by name, what was not run."""

@@ -118,6 +118,18 @@ def test_the_report_s_page_is_an_html_artifact(world: World) -> None:
     assert Path(done["report"]["page"].path).read_text() == "<h1>report</h1>"
 
 
+def test_the_page_of_a_gate_that_failed_stays_in_the_store(
+    world: World, base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks = world.run("forge")["tasks"]
+    failing = World(_settings(base, seed=16), world.store, world.root)
+    with pytest.raises(DataError, match="breaks its rules"):
+        failing.run("gate-tasks", {"tasks": tasks})
+    assert (world.root / "gate-tasks" / "page").read_text() == "<h1>gate-tasks</h1>"
+    (said,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("page of the failed stage: ")]
+    assert (Path(said.partition(": ")[2]) / "page.html").read_text() == "<h1>gate-tasks</h1>"
+
+
 def test_a_flipped_byte_in_the_store_is_refused_and_named(world: World) -> None:
     tasks = world.run("forge")
     file = entry_path(world.store, tasks["tasks"].metadata["digest"]) / "rows-0000.jsonl"
@@ -126,15 +138,15 @@ def test_a_flipped_byte_in_the_store_is_refused_and_named(world: World) -> None:
     data[10] ^= 4
     file.write_bytes(data)
     with pytest.raises(DataError, match="rows-0000.jsonl"):
-        world.run("harness", {"tasks": tasks["tasks"]})
-    assert not list((world.root / "harness").glob("harness"))
+        world.run("gate-tasks", {"tasks": tasks["tasks"]})
+    assert not list((world.root / "gate-tasks").glob("gate"))
 
 
 def test_a_lost_manifest_names_the_file(world: World) -> None:
     tasks = world.run("forge")["tasks"]
     Path(tasks.path).unlink()
     with pytest.raises(DataError, match=str(tasks.path)):
-        world.run("harness", {"tasks": tasks})
+        world.run("gate-tasks", {"tasks": tasks})
 
 
 def test_a_wrong_wire_is_refused_by_the_names_the_registry_has(world: World) -> None:

@@ -6,4 +6,4 @@ from dataclasses import replace
 
 from pipelines.registry import STAGES as REAL
 
-STAGES = {name: replace(stage, function="tests.unit.kfp.toy_stage:run") for name, stage in REAL.items()}
+STAGES = {name: replace(stage, function="tests.unit.kfp.toy_stage:run", libraries=()) for name, stage in REAL.items()}

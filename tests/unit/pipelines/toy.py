@@ -66,7 +66,7 @@ def make(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx:
     seen = {name: sorted(p.read_text() for p in path.rglob("*") if p.is_file()) for name, path in inputs.items()}
     for path in outputs.values():
         path.mkdir(parents=True)
-        salt = turned.get("salt", "") if ctx.stage == "forge" else ""
+        salt = turned.get("salt", os.environ.get("TOY_SALT", "")) if ctx.stage == "forge" else ""
         (path / "data.txt").write_text(f"{ctx.stage} {params_text(params)} {json.dumps(seen, sort_keys=True)} {salt}\n")
     ctx.events.metric("size", 1.0, 0)
     ctx.events.progress(1, 1, "items")
@@ -151,8 +151,12 @@ def environment() -> dict[str, str]:
     }
 
 
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "pipelines.cli", *arguments]
+
+
 def cowork(root: Path, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "pipelines.cli", *arguments],
-        cwd=root, capture_output=True, text=True, **({"env": environment(), "timeout": 240} | options),
+        command(*arguments), cwd=root, capture_output=True, text=True,
+        **({"env": environment(), "timeout": 280} | options),
     )  # fmt: skip

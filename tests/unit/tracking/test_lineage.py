@@ -10,7 +10,8 @@ import pytest
 
 from components.contracts.errors import DataError
 from components.tracking.dag_layout import RAIL, columns, layout, reduced
-from components.tracking.lineage import RUN_FILE, Artifact, RunRecord, StageRecord, find_digest, pipeline_picture
+from components.tracking.lineage import RUN_FILE, Artifact, RunRecord, StageRecord, find_digest
+from components.tracking.lineage_picture import pipeline_picture
 from tests.unit.tracking.sample_report import record
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 import sqlite3
@@ -16,47 +15,18 @@ from components.tracking.lineage import RunRecord, StageRecord
 from components.tracking.mlflow_names import PARAM_LIMIT, TAG_LIMIT, clean_name, fit_param, fit_tag
 from components.tracking.mlflow_sink import MlflowShipper, drain
 from components.tracking.mlflow_store import register_dvc_source
+from tests.unit.tracking.mlflow_kit import SECONDS, client_of, runs_of, shift, uri_of
 
 BASE, MIDTRAINED, TRAINED = "b" * 32 + ".dir", "c" * 32 + ".dir", "d" * 32 + ".dir"
 CORPUS, TASKS = "1" * 32 + ".dir", "2" * 32 + ".dir"
 
 
-@pytest.fixture(scope="module")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with MLflow's tables and nothing in them: made once, making it takes seconds."""
-    folder = tmp_path_factory.mktemp("store")
-    run_dir = folder / ".cowork" / "runs" / "first"
-    SpoolSink(spool_path(run_dir, "forge", 1)).close()
-    assert drain(run_dir, uri_of(folder)).error == ""
-    with sqlite3.connect(folder / "mlflow.db") as database:
-        for table in ("tags", "latest_metrics", "metrics", "params", "runs"):
-            database.execute(f"delete from {table}")
-    return folder
-
-
-def uri_of(folder: Path) -> str:
-    return f"sqlite:///{folder}/mlflow.db"
-
-
-@pytest.fixture
-def root(empty_store: Path, tmp_path: Path) -> Path:
-    """A folder with a store of its own."""
-    shutil.copy(empty_store / "mlflow.db", tmp_path / "mlflow.db")
-    return tmp_path
-
-
 def client(root: Path) -> Any:
-    import mlflow
-
-    return mlflow.MlflowClient(tracking_uri=uri_of(root))
+    return client_of(uri_of(root))
 
 
 def runs(root: Path) -> dict[str, Any]:
-    """Runs by name, whole. Two of one name are a failure of the test that asks."""
-    found = client(root).search_runs(["1"], max_results=100)
-    names = [run.info.run_name for run in found]
-    assert len(names) == len(set(names)), names
-    return {run.info.run_name: client(root).get_run(run.info.run_id) for run in found}
+    return runs_of(uri_of(root))
 
 
 def history(root: Path, run: Any, name: str) -> list[tuple[int, float]]:
@@ -89,12 +59,6 @@ def tell(run_dir: Path) -> None:
         shift(spool_path(run_dir, stage, 1), second * 1000)
 
 
-def shift(spool: Path, milliseconds: int) -> None:
-    """Make a spool's records later: stages of a real run do not begin in the same millisecond."""
-    events = [json.loads(line) for line in spool.read_text().splitlines()]
-    spool.write_text("".join(json.dumps({**event, "t": event["t"] + milliseconds}) + "\n" for event in events))
-
-
 def assert_told_once(root: Path) -> None:
     """What the store must hold after `tell`, however often and with whatever accidents it was sent."""
     found = runs(root)
@@ -109,6 +73,8 @@ def assert_told_once(root: Path) -> None:
     models = client(root).search_logged_models(["1"])
     assert sorted(model.tags["cowork.digest"] for model in models) == sorted([BASE, MIDTRAINED, TRAINED])
     assert {str(model.status) for model in models} == {"READY"}
+    versions = client(root).search_model_versions("name = 'cowork-policy'")
+    assert sorted(version.tags["cowork.digest"] for version in versions) == sorted([MIDTRAINED, TRAINED])
 
 
 def recipe(root: Path, status: str = "finished") -> Path:
@@ -233,7 +199,8 @@ def test_a_resumed_stage_goes_on_in_its_run_and_the_last_word_on_a_step_is_curre
             sink.metric("loss", value, step)
     assert drain(run_dir, uri_of(root)).error == ""
     found = runs(root)
-    assert (found["rl"].info.status, found["recipe-1"].info.status) == ("KILLED", "KILLED")
+    assert (found["rl"].info.status, found["recipe-1"].info.status) == ("FAILED", "FAILED")
+    assert "without a word" in found["rl"].data.tags["cowork.error"]
     with SpoolSink(spool_path(run_dir, "rl", 2)) as sink:
         sink.start("rl", 2, "key")
         sink.params({"lr": "0.1"})
@@ -248,6 +215,7 @@ def test_a_resumed_stage_goes_on_in_its_run_and_the_last_word_on_a_step_is_curre
     found = runs(root)
     assert (found["rl"].info.status, found["recipe-1"].info.status) == ("FINISHED", "FINISHED")
     assert found["rl"].data.tags["cowork.attempt"] == "2"
+    assert "cowork.error" not in found["rl"].data.tags, "the second attempt made it good"
     # Step 2 came out the same and is not said twice; step 3 changed, its old value stays in the history.
     assert history(root, found["rl"], "loss") == [(1, 0.9), (2, 0.8), (3, 0.65), (3, 0.7), (4, 0.6)]
     assert found["rl"].data.metrics["loss"] == 0.6
@@ -269,16 +237,16 @@ def test_an_attempt_with_changed_params_gets_a_run_of_its_own_linked_to_the_firs
     assert by_steps["2000"].data.tags["cowork.previous_attempt"] == by_steps["1000"].info.run_id
 
 
-def test_attempts_with_another_stage_key_are_runs_apart_and_the_left_one_is_killed(root: Path) -> None:
+def test_attempts_with_another_stage_key_are_runs_apart_and_the_left_one_is_failed(root: Path) -> None:
     run_dir = recipe(root, "running")
     for attempt, key in ((1, "old"), (2, "new")):
         with SpoolSink(spool_path(run_dir, "rl", attempt)) as sink:
             sink.start("rl", attempt, key)
     assert drain(run_dir, uri_of(root), final=False).error == ""
     found = client(root).search_runs(["1"], "tags.`cowork.stage` = 'rl'")
-    assert {run.data.tags["cowork.stage_key"]: run.info.status for run in found} == {"old": "KILLED", "new": "RUNNING"}
+    assert {run.data.tags["cowork.stage_key"]: run.info.status for run in found} == {"old": "FAILED", "new": "RUNNING"}
     assert drain(run_dir, uri_of(root), final=True).error == ""
-    assert {run.info.status for run in client(root).search_runs(["1"], "tags.`cowork.stage` = 'rl'")} == {"KILLED"}
+    assert {run.info.status for run in client(root).search_runs(["1"], "tags.`cowork.stage` = 'rl'")} == {"FAILED"}
 
 
 def test_a_metric_that_is_not_a_number_is_told_but_never_the_metric_s_value(root: Path) -> None:
@@ -405,11 +373,11 @@ def test_a_followed_run_arrives_while_it_goes_on_and_ends_with_the_signal(root: 
         process.terminate()  # at once: the records below must arrive all the same
         tell(run_dir)
         recipe(root)
-        assert process.wait(120) == 0, (run_dir / "ship.log").read_text()
+        assert process.wait(SECONDS) == 0, (run_dir / "ship.log").read_text()
     finally:
         process.kill()
     found = client(root).search_runs(["1"], max_results=100)
     assert {run.info.run_name: run.info.status for run in found} == {
-        "died": "KILLED", "rl": "KILLED", "recipe-1": "FINISHED", "midtrain": "FINISHED", "gui-sft": "FINISHED",
+        "died": "FAILED", "rl": "FAILED", "recipe-1": "FINISHED", "midtrain": "FINISHED", "gui-sft": "FINISHED",
         "evaluate-gui-sft": "FINISHED",
     }  # fmt: skip
