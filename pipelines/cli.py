@@ -10,7 +10,7 @@ from pipelines.cli_frame import AsJson, NoTracking, Profile, Sets, Unconfined, W
 from pipelines.data_cli import REPRODUCE_CODES, data, reproduce
 
 EXIT_CODES = """Exit codes: 0 done (or nothing to do); 1 internal error; 2 bad parameters or usage; 3 sandbox; 4 data;
-5 checkpoint; 6 the run could not start or a stage failed; 130 stopped by the user."""
+5 checkpoint; 6 the run could not start or a stage failed; 7 the spend cap is reached; 130 stopped by the user."""
 
 app = typer.Typer(
     name="cowork",
@@ -22,6 +22,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+CapUsd = Annotated[
+    float | None,
+    typer.Option("--cap-usd", metavar="USD", help="stop new work when the run has spent this; kept until changed"),
+]
+CapTokens = Annotated[
+    float | None, typer.Option("--cap-tokens", metavar="N", help="the same for tokens of model calls, in and out")
+]
+
 
 @app.command(epilog=EXIT_CODES)
 def run(
@@ -32,6 +40,8 @@ def run(
     json: AsJson = False,
     wait: Wait = 60.0,
     no_mlflow: NoTracking = False,
+    cap_usd: CapUsd = None,
+    cap_tokens: CapTokens = None,
 ) -> None:
     """Run what is not up to date: continues where an earlier run stopped, does nothing when all is done."""
 
@@ -48,6 +58,8 @@ def run(
                 wait=wait,
                 as_json=json,
                 ship=not no_mlflow,
+                cap_usd=cap_usd,
+                cap_tokens=cap_tokens,
             )
         ).code
 
@@ -75,6 +87,8 @@ def rerun(
     json: AsJson = False,
     wait: Wait = 60.0,
     no_mlflow: NoTracking = False,
+    cap_usd: CapUsd = None,
+    cap_tokens: CapTokens = None,
 ) -> None:
     """Run one stage again whether or not anything changed; later stages follow only if its output differs."""
 
@@ -92,6 +106,7 @@ def rerun(
         options = Options(
             profile, tuple(set_ or ()), force=stage, unconfined=unconfined, wait=wait, as_json=json,
             ship=not no_mlflow, downstream=downstream, from_run=from_,
+            cap_usd=cap_usd, cap_tokens=cap_tokens,
         )  # fmt: skip
         return run(options).code
 
@@ -146,6 +161,22 @@ def report(
         from pipelines.inspection import show_report
 
         return show_report(profile, json, open_)
+
+    guarded(work)
+
+
+@app.command(epilog=EXIT_CODES)
+def costs(
+    profile: Profile = "",
+    run: Annotated[str, typer.Option("--run", help="a run's name or its beginning; without it the last run")] = "",
+    json: AsJson = False,
+) -> None:
+    """What a run cost: by stage, by model, per kept task, per kept trajectory and per point of score."""
+
+    def work() -> int:
+        from pipelines.costs import show_costs
+
+        return show_costs(profile, run, json)
 
     guarded(work)
 

@@ -32,6 +32,9 @@ LIBRARIES = {
     "numpy": "numpy", "pyarrow": "pyarrow", "openpyxl": "openpyxl", "PIL": "pillow",
     "great_expectations": "great-expectations", "pandas": "pandas",
 }  # fmt: skip
+IMAGE_DIGEST = "COWORK_IMAGE_DIGEST"
+"""Variable with which a container image names itself, by digest or build id: another image of the same tag is another
+key. Unset outside of images."""
 _NOT_DATA = (".py", ".pyc", ".md")
 _VERSION = "1"
 """Of this algorithm: part of every key."""
@@ -136,7 +139,9 @@ class CodeBase:
         module = function.partition(":")[0]
         modules = self.closure(module)
         parts = [[name, self.source(name).digest] for name in modules]
-        return digest_value([_VERSION, parts, self.data_files(modules), self.libraries(modules)])
+        image = os.environ.get(IMAGE_DIGEST, "")
+        where = [image] if image else []
+        return digest_value([_VERSION, parts, self.data_files(modules), self.libraries(modules), *where])
 
 
 def _inside(module: str, package: str) -> bool:

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from components.contracts.errors import CoworkError, OrchestrationError, ParamsError
+from components.contracts.errors import BudgetError, CoworkError, OrchestrationError, ParamsError
 from components.contracts.load_params import load_params, set_values
 from components.contracts.params import Params
 from components.tracking.lineage import RunRecord, StageRecord
+from components.tracking.meter import Caps, read_caps, write_caps
 from components.tracking.mlflow_store import default_uri
+from components.tracking.prices import PriceTable
 from pipelines import doctor, records, rerun
 from pipelines.bundle import Bundle, write_bundle
 from pipelines.codekeys import code_keys, write_code_keys
@@ -24,6 +26,7 @@ from pipelines.follow import Follower
 from pipelines.incomplete import incomplete_paths
 from pipelines.lineage_show import write_lineage
 from pipelines.plan import Plan, Planned, make_plan
+from pipelines.pricing import prices_of
 from pipelines.registry import StageDef
 from pipelines.remote import main_root
 from pipelines.runlock import run_lock
@@ -40,7 +43,7 @@ SHIP_SECONDS = 20.0
 
 @dataclass
 class Outcome:
-    """How it ended. `status`: finished, nothing (to do), failed, killed."""
+    """How it ended. `status`: finished, nothing (to do), capped (the spend cap is reached), failed, killed."""
 
     status: str
     run_id: str = ""
@@ -105,6 +108,7 @@ def run(options: Options) -> Outcome:
     for name in (options.only, options.force):
         if name:
             stage_named(name, stages)
+    Caps().changed(options.cap_usd, options.cap_tokens)  # refused before anything is touched
     base = rerun.base_run(find_workspace(), options.from_run, options.force) if options.from_run else None
     if base:
         workspace = rerun.folder_of(find_workspace(), base, options.sets, say)
@@ -115,6 +119,7 @@ def run(options: Options) -> Outcome:
             rerun.restore(find_workspace(), workspace, base, say)
         params = load_params(workspace.params_file)
         check_runnable(workspace, params, stages)
+        prices = prices_of(workspace)
         settle_records(workspace)
         keys = refresh_keys(workspace, stages)
         forced = frozenset([options.force]) if options.force else frozenset()
@@ -131,7 +136,7 @@ def run(options: Options) -> Outcome:
                 settle_mlflow(workspace, say)
         else:
             doctor.require(doctor.quick_checks(workspace, stages, options.unconfined))
-            outcome = _Driver(workspace, stages, params, plan, options, say, base).run()
+            outcome = _Driver(workspace, stages, params, plan, options, say, prices, base).run()
     conclude(workspace, stages, outcome, options, say)
     return outcome
 
@@ -151,6 +156,7 @@ class _Driver:
         plan: Plan,
         options: Options,
         say: Say,
+        prices: PriceTable,
         base: Bundle | None = None,
     ) -> None:
         self.workspace, self.stages, self.plan, self.options, self.say = workspace, stages, plan, options, say
@@ -169,6 +175,11 @@ class _Driver:
         say(f"{word} {self.record.run_id}: {runs} to run, {maybe} to decide, {plan.count('keep')} as they are")
         self.follower = Follower(self.run_dir, [planned.stage for planned in plan.stages])
         self.follower.skip_existing()
+        self.prices = prices
+        if options.cap_usd is not None or options.cap_tokens is not None:
+            write_caps(self.run_dir, read_caps(self.run_dir).changed(options.cap_usd, options.cap_tokens))
+        self.capped = ""
+        """The stage that the spend cap stopped."""
         self.executed: list[str] = []
         self.started: set[str] = set()
         self.picture: Picture | None = None
@@ -213,7 +224,10 @@ class _Driver:
             self.picture.close()
         outcome = Outcome(status, self.record.run_id, executed=self.executed, seconds=time.monotonic() - self.began)
         outcome.reused = [entry.name for entry in self._reused()]
-        if status == "failed":
+        if status == "failed" and self.capped:
+            outcome.status, outcome.code, outcome.failed = "capped", BudgetError.exit_code, self.capped
+            self._tell_cap()
+        elif status == "failed":
             outcome.code = OrchestrationError.exit_code
             outcome.failed = self._tell_failure(session)
         if status == "killed":
@@ -230,6 +244,8 @@ class _Driver:
                 self.started.add(view.name)
             if event["k"] == "end" and event["status"] == "finished":
                 self.executed.append(view.name)
+            if event["k"] == "end" and event.get("border") == BudgetError.border:
+                self.capped = view.name
         if save:
             self.record.save(self.run_dir)
         self.picture.refresh()
@@ -282,10 +298,11 @@ class _Driver:
         if stage is None:
             return
         inputs = {role: self.workspace.root / path for role, path in stage.inputs.items()}
-        made = [records.origin(self.workspace, e.name, {a.path: a.digest for a in e.outputs}) for e in self._reused()]
-        earlier = sorted({found[0] for found in made if found and found[0] != self.run_dir}, reverse=True)
+        made = {e.name: records.made_by(self.workspace, e) for e in self._reused()}
+        made_by = {name: folder for name, folder in made.items() if folder is not None}
         try:
-            write_run_report(self.run_dir, inputs, self.record.params, self.params.report.episodes, earlier, checked)
+            episodes = self.params.report.episodes
+            write_run_report(self.run_dir, inputs, self.record.params, episodes, made_by, self.prices, checked)
         except (
             CoworkError,
             OSError,
@@ -299,6 +316,11 @@ class _Driver:
 
     def _relative(self, path: Path) -> str:
         return str(path.relative_to(self.workspace.root))
+
+    def _tell_cap(self) -> None:
+        """Say how far it came and how to go on."""
+        self.say(f"\nstopped in {self.capped}: {self.record.stage(self.capped).error.removeprefix('BudgetError: ')}")
+        self.say("what is done is kept; with a higher cap `cowork run` goes on there. `cowork costs` lists the spend")
 
     def _tell_failure(self, session: Session) -> str:
         """Say which stage failed, its last log lines and what to type next; the stage's name."""

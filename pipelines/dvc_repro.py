@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from components.contracts.processes import die_with
+from components.tracking.output import OutputFilter
 from pipelines.dvc_locks import release_dead_locks
 
 RESTORED = re.compile(r"Stage '(?P<stage>[^']+)' is cached - skipping run")
@@ -30,6 +31,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--force", action="store_true", help="run even if nothing changed, and not from the run cache")
     options = parser.parse_intermixed_args(arguments)
     die_with(options.parent)
+    output = OutputFilter().start()
+    try:
+        return _reproduce(options)
+    finally:
+        output.finish()
+
+
+def _reproduce(options: argparse.Namespace) -> int:
     os.chdir(options.root)
     release_dead_locks(Path.cwd())
     from dvc.exceptions import DvcException

@@ -25,6 +25,7 @@ from importlib import import_module
 from pathlib import Path
 
 from components.contracts.processes import die_with
+from components.tracking.output import OutputFilter
 from pipelines.processes import die_with_every_parent, end_group
 
 PRELOAD = ("numpy", "pydantic", "yaml", "PIL.Image", "torch", "transformers", "components.training.model")
@@ -244,6 +245,7 @@ def main() -> int:
     descriptor, parent = int(sys.argv[1]), int(sys.argv[2])
     die_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    OutputFilter().start()  # for as long as the server lives
     listener = socket.socket(fileno=descriptor)
     ForkServer(listener, os.environ.get("COWORK_PRELOAD", " ".join(PRELOAD)).split()).serve()
     return 0

@@ -16,9 +16,14 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from components.contracts.errors import ClusterError, OrchestrationError, SandboxError
-from components.contracts.stage import EventSink, NullSink, StepContext
+from components.contracts.secrets import redact
+from components.contracts.stage import EventSink, Meter, NullMeter, NullSink, StepContext
 from components.tracking.events import SpoolSink, next_attempt, spool_path
+from components.tracking.meter import RunMeter
+from components.tracking.prices import load_prices
 from pipelines.kfp_settings import StepSettings
+from pipelines.leaks import refuse_leaks
+from pipelines.pricing import OWN, SHIPPED
 from pipelines.step import WORKERS, load_function
 from pipelines.workspace import registry, stage_named
 
@@ -60,27 +65,30 @@ def _call_here(call: StageCall) -> dict[str, float]:
     params = call.settings.typed()
     stage = stage_named(call.settings.stage, registry())
     unconfined = os.environ.get("COWORK_UNCONFINED") == "1"
-    with _sink(call) as events:
-        context = StepContext(stage.name, params.seed, call.state, events, unconfined=unconfined, workers=WORKERS)
+    with _sink(call) as (events, meter):
+        meter.check()
+        context = StepContext(stage.name, params.seed, call.state, events, meter, unconfined, WORKERS)
         figures = load_function(stage)(params, call.inputs, call.outputs, context)
+        refuse_leaks(call.outputs)
         if isinstance(events, SpoolSink):
             events.end("finished", metrics=figures)
     return figures
 
 
 @contextmanager
-def _sink(call: StageCall) -> Iterator[EventSink]:
-    """Events go to `$COWORK_RUN_DIR` where that is set: curves and costs of the run."""
-    run_dir = os.environ.get("COWORK_RUN_DIR")
-    if not run_dir:
-        yield NullSink()
+def _sink(call: StageCall) -> Iterator[tuple[EventSink, Meter]]:
+    """Events go to `$COWORK_RUN_DIR` where that is set: curves, costs, the spend cap."""
+    run_text = os.environ.get("COWORK_RUN_DIR")
+    if not run_text:
+        yield NullSink(), NullMeter()
         return
-    stage = call.settings.stage
-    attempt = next_attempt(Path(run_dir), stage)
-    with SpoolSink(spool_path(Path(run_dir), stage, attempt)) as sink:
+    run_dir, stage = Path(run_text), call.settings.stage
+    attempt = next_attempt(run_dir, stage)
+    meter = RunMeter(run_dir, load_prices([run_dir / OWN, SHIPPED]))
+    with SpoolSink(spool_path(run_dir, stage, attempt), pricer=meter.table.usd) as sink:
         sink.start(stage, attempt, call.key, code_key=call.settings.code_key)
         sink.params(call.settings.params)
-        yield sink
+        yield sink, meter
 
 
 def run_request(request: Path) -> int:
@@ -93,7 +101,7 @@ def run_request(request: Path) -> int:
         return 0
     except Exception as error:
         traceback.print_exc()
-        told = {"error": f"{type(error).__name__}: {error}", "passing": isinstance(error, PASSING)}
+        told = {"error": redact(f"{type(error).__name__}: {error}"), "passing": isinstance(error, PASSING)}
         answer.write_text(json.dumps(told), encoding="utf-8")
         return 1
 

@@ -6,6 +6,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from components.contracts.errors import ClusterError
+
 COMPILED = Path(__file__).parent / "compiled" / "recipe.yaml"
 LIMIT_BYTES = 250_000
 """A quarter of what Kubeflow accepts (1 MiB of workflow with its status), so that no server has to refuse it."""
@@ -19,6 +21,17 @@ def compile_recipe(target: Path) -> None:
 
     target.parent.mkdir(parents=True, exist_ok=True)
     compiler.Compiler().compile(recipe, str(target))
+    check_size(target.stat().st_size)
+
+
+def check_size(size: int) -> None:
+    """Raises ClusterError, before anything is submitted, for a compiled pipeline of more than `LIMIT_BYTES` bytes."""
+    if size > LIMIT_BYTES:
+        raise ClusterError(
+            f"the compiled pipeline has {size:,} bytes, the limit is {LIMIT_BYTES:,}",
+            where="kfp",
+            remedy="move what is large into artifacts, or split the pipeline",
+        )
 
 
 def main() -> int:

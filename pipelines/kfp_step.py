@@ -17,6 +17,7 @@ from filelock import FileLock
 
 from components.contracts.digests import digest_value
 from components.contracts.errors import CheckpointError, DataError, OrchestrationError
+from components.contracts.secrets import redact
 from pipelines.kfp_call import PASSING, StageCall, call_stage
 from pipelines.kfp_settings import BASE_TASK, StepSettings
 from pipelines.kfp_store import Manifest, describe, entry_path, fetch, publish, read_manifest
@@ -71,7 +72,7 @@ def run_step(
     except Exception as error:
         refusal.parent.mkdir(parents=True, exist_ok=True)
         refusal.write_text(
-            json.dumps({"stage": told.stage, "error": f"{type(error).__name__}: {error}"}), encoding="utf-8"
+            json.dumps({"stage": told.stage, "error": redact(f"{type(error).__name__}: {error}")}), encoding="utf-8"
         )
         raise
 

@@ -24,6 +24,7 @@ from typing import Any
 
 from components.contracts.errors import OrchestrationError
 from components.contracts.processes import die_with
+from components.tracking.output import OutputFilter
 from pipelines.forkserver import open_listener
 from pipelines.kfp_compile import COMPILED
 from pipelines.kfp_settings import BASE_TASK, check_length
@@ -147,6 +148,7 @@ def _digests(task: Path) -> dict[str, str]:
 def _child(parent: int, folder: Path, profile: str, seed: int, overrides: str, caching: bool) -> None:
     """The process that kfp.local may do with as it likes."""
     die_with(parent)
+    OutputFilter().start()
     from kfp import components, local
 
     local.init(

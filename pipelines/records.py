@@ -12,6 +12,7 @@ from typing import Any
 
 from components.contracts.errors import DataError
 from components.contracts.params import Params
+from components.tracking.costs import maker_of
 from components.tracking.events import Event
 from components.tracking.lineage import Artifact, RunRecord, StageRecord
 from pipelines.codekeys import LIBRARIES, version
@@ -138,6 +139,12 @@ def origin(workspace: Workspace, stage: str, outs: Mapping[str, str]) -> tuple[P
             if entry.name == stage and entry.status == "finished" and made == wanted:
                 return folder, entry
     return None
+
+
+def made_by(workspace: Workspace, entry: StageRecord) -> Path | None:
+    """Folder of the run that really made a stage's outputs, None when no recorded one did."""
+    found = maker_of(entry, read_records(workspace)) if entry.outputs else None
+    return found[0] if found else None
 
 
 def stage_seconds(workspace: Workspace, stages: Mapping[str, StageDef]) -> dict[str, float]:

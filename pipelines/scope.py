@@ -22,6 +22,9 @@ class Options:
     wait: float = 60.0
     as_json: bool = False
     ship: bool = True
+    cap_usd: float | None = None
+    """The run's spend cap in USD, None = as it is, infinity = none. Likewise in tokens of model calls."""
+    cap_tokens: float | None = None
     downstream: bool = True
     from_run: str = ""
 

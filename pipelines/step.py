@@ -22,10 +22,14 @@ from components.contracts.load_params import load_params
 from components.contracts.params import Params
 from components.contracts.stage import StageFunction, StepContext
 from components.tracking.events import VALIDATION, SpoolSink, next_attempt, spool_path
+from components.tracking.meter import RunMeter
+from components.tracking.output import OutputFilter
 from components.tracking.promotion import read_evaluation
 from pipelines import guards
 from pipelines.codekeys import code_keys
 from pipelines.dvcfiles import Content, content
+from pipelines.leaks import refuse_leaks
+from pipelines.pricing import prices_of
 from pipelines.registry import StageDef, makers
 from pipelines.stage_params import sections, stage_params
 from pipelines.workspace import SOURCE, Workspace, find_workspace, registry, stage_named
@@ -134,9 +138,11 @@ def _run_stage(
     key = digest_value([name, own, {role: what.digest for role, what in inputs.items()}, code_key])
     run = run_dir or workspace.runs / MANUAL
     attempt = next_attempt(run, name)
-    with SpoolSink(spool_path(run, name, attempt)) as sink:
+    meter = RunMeter(run, prices_of(workspace))
+    with SpoolSink(spool_path(run, name, attempt), pricer=meter.table.usd) as sink:
         sink.start(name, attempt, key, code_key=code_key)
         sink.params(own)
+        meter.check()
         parent = ""
         for role, what in inputs.items():
             kind = "checkpoint" if role == "checkpoint" else "data"
@@ -144,9 +150,7 @@ def _run_stage(
             sink.artifact("input", role, what.digest, kind=kind, path=stage.inputs[role], size=what.size)  # type: ignore[arg-type]
         if run_dir:
             guards.require_locked(workspace, stage, inputs)
-        context = StepContext(
-            name, params.seed, work_directory(workspace, name, key), sink, unconfined=unconfined, workers=WORKERS
-        )
+        context = StepContext(name, params.seed, work_directory(workspace, name, key), sink, meter, unconfined, WORKERS)
         outputs = {role: workspace.root / path for role, path in stage.outputs.items()}
         for path in outputs.values():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -157,6 +161,7 @@ def _run_stage(
             keep_page(outputs, run, name)
         guards.require_untouched(stage, before, workspace.root)
         guards.require_own_bytes(stage, workspace.root)
+        refuse_leaks(outputs)
         for role, path in outputs.items():
             made = content(path)
             if made is None:
@@ -219,6 +224,7 @@ def main_here(stage: str) -> int:
     """`main` as the environment says: COWORK_RUN_DIR (who asked; output then goes to its log), COWORK_UNCONFINED."""
     run_text = os.environ.get("COWORK_RUN_DIR")
     run_dir = Path(run_text) if run_text else None
+    output = OutputFilter()
     if run_dir:
         log = run_dir / "logs" / f"{stage}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -226,7 +232,11 @@ def main_here(stage: str) -> int:
         for standard in (1, 2):
             os.dup2(descriptor, standard)
         os.close(descriptor)
-    return main(stage, find_workspace(), run_dir, os.environ.get("COWORK_UNCONFINED") == "1")
+        output.start()
+    try:
+        return main(stage, find_workspace(), run_dir, os.environ.get("COWORK_UNCONFINED") == "1")
+    finally:
+        output.finish()
 
 
 if __name__ == "__main__":

@@ -7,18 +7,21 @@ message says what happened, where, and what to do about it.
 
 from __future__ import annotations
 
+from components.contracts.secrets import redact
+
 
 class CoworkError(Exception):
-    """Base of all product errors. `border` names the border crossed, `remedy` what the reader can do."""
+    """Base of all product errors. `border` names the border crossed, `remedy` what the reader can do.
+
+    What looks like a secret never gets into an error: its words go to logs, records and MLflow.
+    """
 
     border = "internal"
     exit_code = 1
 
     def __init__(self, message: str, *, where: str = "", remedy: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.where = where
-        self.remedy = remedy
+        self.message, self.where, self.remedy = redact(message), redact(where), redact(remedy)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.message}" if self.where else self.message
@@ -88,6 +91,13 @@ class OrchestrationError(CoworkError):
 
     border = "orchestration"
     exit_code = 6
+
+
+class BudgetError(CoworkError):
+    """The run's spend cap is reached, or cannot be kept because a price is unknown. Nothing new was begun."""
+
+    border = "budget"
+    exit_code = 7
 
 
 class CallError(CoworkError):

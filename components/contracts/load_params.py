@@ -21,6 +21,7 @@ from pydantic import BaseModel, ValidationError
 
 from components.contracts.errors import ParamsError
 from components.contracts.params import Params
+from components.contracts.secrets import why_secret
 
 _INT = re.compile(r"[-+]?[0-9]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
@@ -129,6 +130,15 @@ def coerce_value(value: Any, declared: Any) -> Any:
     if kind in (bool, str, type(None)) and isinstance(value, kind):
         return value
     raise BadValue(f"expected {describe(kind)}, got {value!r}")
+
+
+def _refuse_secret(text: str) -> None:
+    """Raises BadValue, which does not repeat the text, when it looks like a secret."""
+    if reason := why_secret(text):
+        raise BadValue(
+            f"looks like a secret ({reason}). Parameters are written to dvc.lock, run records and MLflow; "
+            "put it in an environment variable"
+        )
 
 
 def _choice(value: Any, choices: Sequence[Any]) -> Any:
@@ -256,6 +266,7 @@ class _Reader:
 
         kind = _plain_type(declared)
         if isinstance(node, yaml.ScalarNode):
+            _refuse_secret(node.value)
             if node.style in ("'", '"', "|", ">"):
                 if kind is str or get_origin(kind) is Literal:
                     return coerce_text(node.value, kind)
@@ -292,9 +303,13 @@ def _limits(error: ValidationError, lines: dict[str, int], where: str) -> Iterat
 
 def parse_set(assignment: str, schema: type[BaseModel] = Params) -> tuple[str, Any]:
     """`rl.lr=1e-4` -> ("rl.lr", 0.0001), typed by the schema. Raises ParamsError."""
-    where = f"--set {assignment}"
     key, sign, text = assignment.partition("=")
     key = key.strip()
+    try:
+        _refuse_secret(text if sign else assignment)
+    except BadValue as problem:
+        raise ParamsError(f"{key if sign else 'the value'}: {problem}", where="--set") from None
+    where = f"--set {assignment}"
     if not sign or not key:
         raise ParamsError("expected key=value, e.g. rl.lr=1e-4", where=where)
     leaves = dotted_keys(schema)

@@ -15,7 +15,7 @@ class EventSink(Protocol):
 
     def progress(self, done: int, total: int, unit: str = "") -> None: ...
 
-    def ledger(self, kind: str, **amounts: float) -> None: ...
+    def ledger(self, kind: str, *, model: str = "", call: str = "", **amounts: float | None) -> None: ...
 
     def note(self, text: str) -> None: ...
 
@@ -29,10 +29,33 @@ class NullSink:
     def progress(self, done: int, total: int, unit: str = "") -> None:
         return None
 
-    def ledger(self, kind: str, **amounts: float) -> None:
+    def ledger(self, kind: str, *, model: str = "", call: str = "", **amounts: float | None) -> None:
         return None
 
     def note(self, text: str) -> None:
+        return None
+
+
+class Meter(Protocol):
+    """The run's spend cap as a stage sees it. `run` names the run whose ledger takes the stage's entries."""
+
+    run: str
+
+    def check(self, model: str = "") -> None:
+        """Call before every batch of work that costs something; `model` is the one about to be called.
+
+        Raises BudgetError when the run's spend has reached its cap, or when there is a cap in USD and the price of
+        `model` is not known.
+        """
+        ...
+
+
+class NullMeter:
+    """No cap."""
+
+    run = ""
+
+    def check(self, model: str = "") -> None:
         return None
 
 
@@ -47,6 +70,7 @@ class StepContext:
     seed: int
     work: Path
     events: EventSink = field(default_factory=NullSink)
+    meter: Meter = field(default_factory=NullMeter)
     unconfined: bool = False
     workers: int = 2
 

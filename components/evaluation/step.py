@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from components.contracts.artifacts import output_dir
 from components.contracts.desktop import Screen
@@ -20,11 +20,10 @@ from components.evaluation.single_step import PRIMITIVES, StepItem, StepScore, c
 from components.evaluation.tasks import Shown, headline, outcome_row, run_tasks, slices
 from components.harness.spec import load_spec
 from components.rollout.episodes import EpisodeSettings
+from components.rollout.metering import MeteredClient, metered_slots
+from components.rollout.policy import PolicyClient
 from components.rollout.slots import slots
 from components.rollout.workers import fork_map
-
-if TYPE_CHECKING:
-    from components.training.engine import LocalClient
 
 BENCH_SEED = 20261001
 """Seed of the fixed benches: the same items for every run, whatever the recipe's seed."""
@@ -50,8 +49,11 @@ def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: 
     heldout = fixed_set(load_tasks(inputs["tasks"], "heldout"), settings.tasks, "heldout")
     apart = fixed_set(load_tasks(inputs["tasks"], "heldout_skills"), settings.heldout_skill_tasks, "heldout_skills")
     policy = Policy.load(inputs["checkpoint"])
-    client = LocalClient(policy, params.model.max_new_tokens)
-    factory = slots(ctx.work, harness, unconfined=ctx.unconfined)
+    client = MeteredClient(
+        LocalClient(policy, params.model.max_new_tokens), ctx.events, "local/policy", parameters=policy.parameters(),
+        meter=ctx.meter,
+    )  # fmt: skip
+    factory = metered_slots(slots(ctx.work, harness, unconfined=ctx.unconfined), ctx.events)
     episodes = EpisodeSettings(harness, params.context, params.model, settings.max_steps)
 
     clicks = _clicks(client, params, ctx.workers)
@@ -80,13 +82,6 @@ def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: 
         "heldout_skills": _apart(others),
         "extra": _repeats(outcomes, settings.repeats),
     }
-    tokens = float(sum(o.tokens for o in (*outcomes, *others)))
-    ctx.events.ledger(
-        "inference",
-        tokens=tokens,
-        flops=2.0 * policy.parameters() * tokens,
-        episodes=float(len(outcomes) + len(others)),
-    )
     with output_dir(outputs["scores"]) as folder:
         _write(folder, scores, [*outcomes, *others], views, stage)
     return {
@@ -115,7 +110,7 @@ def fixed_set(tasks: Sequence[Task], count: int, name: str) -> list[Task]:
     return out[:count]
 
 
-def _clicks(client: LocalClient, params: Params, workers: int) -> dict[str, Any]:
+def _clicks(client: PolicyClient, params: Params, workers: int) -> dict[str, Any]:
     items = click_items(BENCH_SEED, params.evaluate.grounding_screens)
     points = fork_map(lambda part: run_clicks(client, part, params.model), items, workers)
     score = score_clicks(items, points)

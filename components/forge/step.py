@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -40,7 +41,10 @@ def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: 
             nonlocal kept
             reasons: list[str] = []
             for start in range(0, len(tasks), 256):
+                began = time.monotonic()
                 part = gate(tasks[start : start + 256])
+                held = ctx.workers * (time.monotonic() - began)  # every worker holds a slot of its own
+                ctx.events.ledger("sandbox", seconds=round(held, 6), tasks=len(part))
                 reasons += part
                 kept += sum(not reason for reason in part)
                 ctx.events.progress(kept, total, "tasks")

@@ -13,6 +13,7 @@ from components.contracts.stage import StepContext
 from components.contracts.task import Task
 from components.harness.spec import HarnessName, HarnessSpec, default_spec
 from components.harness.trials import RULE, TARGETS, TOOL_OF, Candidate, Evolution, Trial, evolve, run_trial
+from components.rollout.metering import metered_slots
 from components.rollout.slots import slots
 
 
@@ -36,9 +37,11 @@ def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: 
         nonlocal done
         tried = run_trial(
             candidate, target, chosen, params.context, params.model, ctx.seed,
-            lambda spec: slots(ctx.work, spec, unconfined=ctx.unconfined), ctx.workers,
+            lambda spec: metered_slots(slots(ctx.work, spec, unconfined=ctx.unconfined), ctx.events), ctx.workers,
         )  # fmt: skip
         done += 1
+        calls = round(tried.steps * tried.episodes)
+        ctx.events.ledger("teacher", model="local/scripted-teacher", calls=calls, tokens_in=0, tokens_out=0)
         ctx.events.note(f"{target}: {candidate.key}: success {tried.success:.2f}, steps {tried.steps:.2f}")
         ctx.events.progress(done, done + 1, "trials")
         ctx.events.metric(f"{target}_success", tried.success, done)
@@ -46,7 +49,6 @@ def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: 
 
     found = [evolve(target, params.harness.routes, tasks, params.harness.trial_tasks, trial) for target in TARGETS]
     ctx.events.progress(done, done, "trials")
-    ctx.events.ledger("sandbox", episodes=float(sum(t.episodes for e in found for t in e.trials)))
     specs = {e.target: e.chosen.candidate.spec for e in found}
     specs["overlapping"] = default_spec("overlapping").model_copy(
         update={"guest_commands": specs["hybrid"].guest_commands}

@@ -11,11 +11,14 @@ from components.contracts.stage import StepContext
 from components.harness.spec import load_spec
 from components.rollout.collect import Settings, choose_tasks, collect, summary
 from components.rollout.filters import mark, reason_counts
+from components.rollout.metering import metered_slots
 from components.rollout.slots import slots
 from components.rollout.store import write_store
 from components.rollout.teacher import Policy
 
 POLICIES = ("gui", "terminal", "hybrid")
+SCRIPTED = "local/scripted-teacher"
+"""The teacher's name in the price table."""
 
 
 def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: StepContext) -> dict[str, float]:
@@ -46,15 +49,12 @@ def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: 
         """Every process takes every `workers`-th task, so this one's count stands for all."""
         ctx.events.progress(min(len(tasks), own * workers), len(tasks), "episodes")
 
-    collected = collect(
-        tasks, settings, slots(ctx.work, settings.harness, unconfined=ctx.unconfined), workers=workers, on_done=progress
-    )
+    factory = metered_slots(slots(ctx.work, settings.harness, unconfined=ctx.unconfined), ctx.events)
+    collected = collect(tasks, settings, factory, workers=workers, on_done=progress)
     trajectories = mark(collected.trajectories)
     write_store(outputs["trajectories"], trajectories, collected.screens)
-    ctx.events.ledger(
-        "sandbox", seconds=collected.seconds, steps=float(collected.steps), episodes=float(len(trajectories))
-    )
-    ctx.events.ledger("teacher", calls=float(collected.steps), tokens_in=0.0, tokens_out=0.0)
+    ctx.events.ledger("sandbox", steps=collected.steps)
+    ctx.events.ledger("teacher", model=SCRIPTED, calls=collected.steps, tokens_in=0, tokens_out=0)
     metrics = dict(summary(trajectories)) | {"screens": float(len(collected.screens))}
     metrics |= {f"dropped_{reason}": float(count) for reason, count in reason_counts(trajectories).items()}
     for name, value in metrics.items():

@@ -8,9 +8,9 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from components.contracts.errors import SandboxError
+from components.contracts.errors import BudgetError, SandboxError
 from components.contracts.processes import die_with
 
 T = TypeVar("T")
@@ -21,23 +21,29 @@ def fork_map(function: Callable[[list[T]], list[R]], items: Sequence[T], workers
     """`function(part)` on `workers` parts (item i goes to part i mod workers); results in the order of `items`.
 
     Part 0 runs in this process. The partition depends on `workers` alone, not on the machine. A worker that dies makes
-    the call fail with its traceback on stderr.
+    the call fail with its traceback on stderr. A worker that stops at the spend cap makes it fail with BudgetError,
+    once all have come to their own stop: what they have under way is paid for, and they keep it.
     """
     parts = [list(items[k::workers]) for k in range(workers)] if workers > 1 else [list(items)]
     children = [_start(function, part) for part in parts[1:]]
     try:
         results = [function(parts[0])]
+    except BudgetError:
+        raise
     except BaseException:
         for pid, _ in children:
             os.kill(pid, signal.SIGKILL)
         raise
     finally:
-        returned: list[list[R] | None] = [_collect(pid, pipe) for pid, pipe in children]
+        returned: list[list[R] | None | BudgetError] = [_collect(pid, pipe) for pid, pipe in children]
+    for part in returned:
+        if isinstance(part, BudgetError):
+            raise part
     if any(part is None for part in returned):
         raise SandboxError(
             "a worker process died", where="workers", remedy="see its traceback above; run the stage again"
         )
-    results.extend(part for part in returned if part is not None)
+    results.extend(part for part in returned if isinstance(part, list))
     out: list[R] = []
     for i in range(len(items)):
         out.append(results[i % len(parts)][i // len(parts)])
@@ -56,7 +62,12 @@ def _start(function: Callable[[list[T]], list[R]], part: list[T]) -> tuple[int, 
         die_with(parent)
         os.close(read)
         with os.fdopen(write, "wb") as pipe:
-            pickle.dump(function(part), pipe, protocol=pickle.HIGHEST_PROTOCOL)
+            result: list[R] | BudgetError
+            try:
+                result = function(part)
+            except BudgetError as error:
+                result = error
+            pickle.dump(result, pipe, protocol=pickle.HIGHEST_PROTOCOL)
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -65,7 +76,7 @@ def _start(function: Callable[[list[T]], list[R]], part: list[T]) -> tuple[int, 
         os._exit(code)
 
 
-def _collect(pid: int, pipe: int) -> list[R] | None:
+def _collect(pid: int, pipe: int) -> list[Any] | BudgetError | None:
     with os.fdopen(pipe, "rb") as handle:
         data = handle.read()
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

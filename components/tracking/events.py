@@ -13,10 +13,13 @@ Records are objects with `k` (kind) and `t` (milliseconds since the epoch):
 | artifact | role (input, output), kind (data, checkpoint), name, path, digest, size, parent           |
 | metric   | name, value (a number, or the text "nan", "inf", "-inf"), step                            |
 | progress | done, total, unit                                                                         |
-| ledger   | kind, amounts (see `ledger.py` for the names that are understood)                         |
+| ledger   | kind, amounts (see `ledger.py`); model, call (an id) where it was a model's work          |
 | evaluation | stage, success, episodes, expected, infra_errors, bench (see `promotion.Evaluation`)    |
 | note     | text                                                                                      |
-| end      | status (finished, failed, killed), seconds, cpu_seconds, peak_mb, error, metrics          |
+| end      | status (finished, failed, killed), peak_mb, error, border, metrics, and the amounts of    |
+|          | `machine.Usage`: seconds, cpu_seconds, gpu_seconds, energy_joules                         |
+
+What looks like a secret is hidden in every text but the name of a metric.
 """
 
 from __future__ import annotations
@@ -28,12 +31,14 @@ import re
 import resource
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
-from components.contracts.errors import DataError
+from components.contracts.errors import CoworkError, DataError
+from components.contracts.secrets import scrub
+from components.tracking.machine import Usage
 
 Event = dict[str, Any]
 Role = Literal["input", "output"]
@@ -46,7 +51,13 @@ BATCH = 32
 """Records held back at most before a write. A kill -9 loses no more than these, and none before the last `progress`."""
 FLUSH_SECONDS = 1.0
 PROGRESS_SECONDS = 0.2
+MACHINE_SECONDS = 5.0
+"""Between two records of what a running stage has taken of the machine: what is known of it after a kill -9."""
 
+Pricer = Callable[[str, float, float, float, float], float | None]
+"""(model, milliseconds since the epoch, tokens in, tokens out, of those in from a cache) -> USD, None = not known."""
+
+_WITH_TEXT = ("start", "params", "artifact", "note", "end")
 _NAME = re.compile(r"(?P<stage>.+)\.(?P<attempt>\d+)\.jsonl")
 
 
@@ -107,12 +118,6 @@ def _plain(value: float) -> float | str:
     return number if math.isfinite(number) else str(number)
 
 
-def _cpu_seconds() -> float:
-    """User + system time of this process and of its finished children."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in used)
-
-
 class SpoolSink:
     """`components.contracts.stage.EventSink` over a spool file, plus the records of the stage's frame.
 
@@ -120,15 +125,15 @@ class SpoolSink:
     inside a line. Safe to use from threads; in a forked child the parent's held-back records are dropped, not doubled.
     """
 
-    def __init__(self, path: Path, *, batch: int = BATCH) -> None:
+    def __init__(self, path: Path, *, batch: int = BATCH, pricer: Pricer | None = None) -> None:
         self.path = path
-        self._batch = batch
+        self._batch, self._pricer = batch, pricer
         self._lock = threading.Lock()
         self._held: list[str] = []
         self._pid = os.getpid()
-        self._began = self._flushed = time.monotonic()
+        self._flushed = self._measured = time.monotonic()
         self._progressed = 0.0
-        self._cpu = _cpu_seconds()
+        self._usage = Usage()
         self._ended = False
         path.parent.mkdir(parents=True, exist_ok=True)
         torn = _ends_torn(path)
@@ -149,8 +154,20 @@ class SpoolSink:
             self._put({"k": "progress", "done": done, "total": total, "unit": unit})
         self.flush()
 
-    def ledger(self, kind: str, **amounts: float) -> None:
-        self._put({"k": "ledger", "kind": kind, "amounts": {name: float(value) for name, value in amounts.items()}})
+    def ledger(self, kind: str, *, model: str = "", call: str = "", **amounts: float | None) -> None:
+        """An entry of the cost ledger (kinds and amounts: `ledger.py`), on disk when this returns.
+
+        The work of a `model` is priced here, as of now, unless `usd` is given; None stands for a price that is not
+        known. `call` is the id of one paid call: entries with the same id are one call, however often they are read.
+        Paid entries survive a power cut too.
+        """
+        told: dict[str, float | None] = {n: None if value is None else float(value) for n, value in amounts.items()}
+        if model and "usd" not in told and "tokens_in" in told and self._pricer is not None:
+            tokens = [told.get(name) or 0.0 for name in ("tokens_in", "tokens_out", "cached_in")]
+            told["usd"] = self._pricer(model, time.time() * 1000, tokens[0], tokens[1], tokens[2])
+        marks = {name: value for name, value in (("model", model), ("call", call)) if value}
+        self._put({"k": "ledger", "kind": kind, **marks, "amounts": told})
+        self.flush(durable=bool(told.get("usd")))
 
     def note(self, text: str) -> None:
         self._put({"k": "note", "text": text})
@@ -187,16 +204,21 @@ class SpoolSink:
         value = None if success is None else _plain(success)
         self._put({"k": "evaluation", "stage": stage, "success": value, **facts})
 
-    def end(self, status: Status, *, metrics: Mapping[str, float] | None = None, error: str = "") -> None:
-        """The last record. Seconds are those since this sink was opened; memory is the peak of this process."""
+    def end(
+        self, status: Status, *, metrics: Mapping[str, float] | None = None, error: str = "", border: str = ""
+    ) -> None:
+        """The last record. Seconds are those since this sink was opened; memory is the peak of this process.
+
+        `border` is that of a typed error (`CoworkError.border`).
+        """
         self._put(
             {
                 "k": "end",
                 "status": status,
-                "seconds": round(time.monotonic() - self._began, 3),
-                "cpu_seconds": round(_cpu_seconds() - self._cpu, 3),
+                **self._usage.amounts(),
                 "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
                 "error": error,
+                "border": border,
                 "metrics": {name: _plain(value) for name, value in sorted((metrics or {}).items())},
             }
         )
@@ -206,18 +228,31 @@ class SpoolSink:
     # Writing.
 
     def _put(self, record: Event) -> None:
+        if record["k"] in _WITH_TEXT:
+            record = scrub(record)
         line = json.dumps({**record, "t": int(time.time() * 1000)}, allow_nan=False)
         with self._lock:
             self._drop_inherited()
             self._held.append(line)
+            if time.monotonic() - self._measured >= MACHINE_SECONDS and os.getpid() == self._usage.pid:
+                self._measured = time.monotonic()
+                amounts = self._usage.amounts()
+                self._held.append(
+                    json.dumps({"k": "ledger", "kind": "machine", "amounts": amounts, "t": int(time.time() * 1000)})
+                )
             if len(self._held) >= self._batch or time.monotonic() - self._flushed >= FLUSH_SECONDS:
                 self._write()
 
-    def flush(self) -> None:
-        """Write what is held back. Call before a checkpoint is published, so that no step before it can be lost."""
+    def flush(self, durable: bool = False) -> None:
+        """Write what is held back. Call before a checkpoint is published, so that no step before it can be lost.
+
+        `durable`: it also survives a power cut.
+        """
         with self._lock:
             self._drop_inherited()
             self._write()
+        if durable:
+            os.fdatasync(self._fd)
 
     def _drop_inherited(self) -> None:
         if self._pid != os.getpid():
@@ -248,7 +283,8 @@ class SpoolSink:
         """An exception that leaves the block is recorded as the stage's end, unless an end was written already."""
         if error is not None and not self._ended:
             status: Status = "failed" if isinstance(error, Exception) else "killed"
-            self.end(status, error=f"{type(error).__name__}: {error}")
+            border = error.border if isinstance(error, CoworkError) else ""
+            self.end(status, error=f"{type(error).__name__}: {error}", border=border)
         self.close()
 
 

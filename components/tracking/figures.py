@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from components.contracts.errors import DataError
+from components.tracking.costs import maker_of
 from components.tracking.gather import gather
+from components.tracking.lineage import RunRecord
 from components.tracking.report.data import EpisodeView, ReportData, StepView
 from components.tracking.report.marks import mark_of
 from components.tracking.scores import SCORED
@@ -44,7 +46,10 @@ def read_run(
         data = gather(present, params, episodes)
         runs = sorted((path.parent for path in (root / ".cowork" / "runs").glob("*/run.json")), reverse=True)
         if runs:
-            data = add_run(data, runs[0], runs[1:])
+            record, *others = [(folder, RunRecord.load(folder)) for folder in runs]
+            reused = [entry for entry in record[1].stages if entry.status == "reused"]
+            made = {entry.name: maker_of(entry, others) for entry in reused}
+            data = add_run(data, runs[0], {name: found[0] for name, found in made.items() if found})
         return data, f"the run in this folder: {len(present)} of {len(inputs)} artifacts"
     if sample is not None and sample.is_file():
         return ReportData.model_validate_json(sample.read_bytes()), f"a recorded sample: {sample.name}"

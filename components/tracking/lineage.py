@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from components.contracts.errors import DataError
+from components.contracts.secrets import scrub
 
 RUN_FILE = "run.json"
 RECORD_FILE = "record.json"
@@ -89,7 +90,7 @@ class RunRecord(_Record):
         run_dir.mkdir(parents=True, exist_ok=True)
         target = run_dir / RUN_FILE
         draft = run_dir / f".{RUN_FILE}.{os.getpid()}"
-        text = json.dumps(self.model_dump(mode="json"), indent=1, sort_keys=True, ensure_ascii=False)
+        text = json.dumps(scrub(self.model_dump(mode="json")), indent=1, sort_keys=True, ensure_ascii=False)
         with draft.open("w", encoding="utf-8") as handle:
             handle.write(text + "\n")
             handle.flush()

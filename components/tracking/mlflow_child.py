@@ -276,8 +276,8 @@ class ChildRun:
         cost = StageCost(stage=self._stage)
         for events in attempts:
             add_events(cost, events)
-        amounts = sorted((cost.model_dump(exclude={"stage", "other"}) | cost.other).items())
-        costs = [Metric(clean_name(f"cost.{name}"), float(value), at, 0) for name, value in amounts if value]
+        amounts = sorted(cost.figures().items())
+        costs = [Metric(clean_name(f"cost.{name}"), value, at, 0) for name, value in amounts if value]
         for batch in chunks(results, 500):
             client.log_batch(self.mlflow_run, metrics=batch)
         client.log_batch(self.mlflow_run, metrics=costs)

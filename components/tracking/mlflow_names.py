@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from components.contracts.digests import digest_bytes
+from components.contracts.secrets import redact, scrub
 
 NAME_LIMIT = 250
 TAG_LIMIT = 5000
@@ -49,7 +50,7 @@ def clean_name(name: str) -> str:
 
 def fit_param(name: str, value: str, limit: int = PARAM_LIMIT) -> Param:
     """The value whole up to `limit` characters; beyond it a short form that says so, with the digest of the whole."""
-    clean = clean_name(name)
+    clean, value = clean_name(name), redact(value)
     if len(value) <= limit:
         return Param(clean, value, None)
     said = f"... [{whole_in(clean, value)}]"
@@ -67,7 +68,8 @@ def param_file(clean: str) -> str:
 
 
 def fit_tag(value: str) -> str:
-    """A tag's text, cut with a sign when it is too long."""
+    """A tag's text without secrets, cut with a sign when it is too long."""
+    value = scrub(value)
     return value if len(value) <= TAG_LIMIT else f"{value[: TAG_LIMIT - 60]}... [cut, {len(value)} characters]"
 
 

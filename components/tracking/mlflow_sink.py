@@ -21,6 +21,7 @@ from pydantic import BaseModel, Field
 
 from components.contracts.digests import digest_value, short
 from components.contracts.errors import DataError
+from components.contracts.secrets import redact
 from components.tracking.events import SpoolFile, end_of, list_spools, read_events, start_of
 from components.tracking.lineage import RUN_FILE, RunRecord
 from components.tracking.mlflow_child import FINAL, ChildRun, find_or_create_run, same_work
@@ -125,7 +126,7 @@ class MlflowShipper:
                 if final and not self.pending(final):
                     self._write_text(_SETTLED, seen)
             except Exception as error:  # whatever the server did, the records are safe in the spool
-                return Shipped(sent, without_secrets(f"{type(error).__name__}: {error}", self.uri))
+                return Shipped(sent, redact(without_secrets(f"{type(error).__name__}: {error}", self.uri)))
         return Shipped(sent, "")
 
     def _connect(self) -> Store:

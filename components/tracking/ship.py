@@ -11,7 +11,9 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from components.contracts.secrets import redact
 from components.tracking.mlflow_sink import MlflowShipper, Shipped, drain
+from components.tracking.output import OutputFilter
 
 INTERVAL = 2.0
 SLOWEST = 30.0
@@ -86,6 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.follow and len(options.run_dir) > 1:
         parser.error("--follow takes one run")
     if options.follow:
+        OutputFilter().start()
         os.nice(10)
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -99,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             one = drain(folder, options.uri, final=not options.running, tries=options.tries)
             result = Shipped(result.records + one.records, result.error or one.error)
     if result.error:
-        print(f"{result.records} records sent, the rest stays in the spool: {result.error}", file=sys.stderr)
+        print(f"{result.records} records sent, the rest stays in the spool: {redact(result.error)}", file=sys.stderr)
         return 1
     print(f"{result.records} records sent")
     return 0

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from components.contracts.digests import canonical_json
 from components.contracts.params import Params
 from components.contracts.stage import StepContext
+from components.tracking.costs import gather_costs
 from components.tracking.gather import gather
-from components.tracking.ledger import StageCost, run_costs
 from components.tracking.lineage import RunRecord
 from components.tracking.lineage_graph import State
 from components.tracking.mlflow_parent import PAGE
+from components.tracking.prices import PriceTable
 from components.tracking.report.build import build_report
 from components.tracking.report.data import ReportData
 from components.tracking.report.views import duration
@@ -41,16 +42,14 @@ def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: 
     }
 
 
-def add_run(data: ReportData, run_dir: Path, earlier: Sequence[Path] = ()) -> ReportData:
-    """The page's data with what only a run knows. `earlier`: runs that made the reused stages, newest first."""
+def add_run(
+    data: ReportData, run_dir: Path, made_by: Mapping[str, Path] | None = None, table: PriceTable | None = None
+) -> ReportData:
+    """The page's data with what only a run knows. `made_by`: reused stage -> folder of the run that did its work."""
     record = RunRecord.load(run_dir)
-    costs: dict[str, StageCost] = {}
-    for folder in (run_dir, *earlier):
-        for cost in run_costs(folder):
-            costs.setdefault(cost.stage, cost)
-    order = {stage.name: index for index, stage in enumerate(record.stages)}
+    costs = gather_costs(run_dir, record, table or PriceTable(), (made_by or {}).get)
     data.record = record
-    data.costs = sorted(costs.values(), key=lambda cost: (order.get(cost.stage, len(order)), cost.stage))
+    data.costs, data.spent, data.per_unit = costs.stages, costs.spent, costs.per_unit
     data.seconds = {stage.name: stage.seconds for stage in record.stages if stage.seconds}
     data.params = data.params or record.params
     data.facts = _facts(record) | data.facts
@@ -73,7 +72,8 @@ def write_run_report(
     inputs: Mapping[str, Path],
     params: Mapping[str, Any],
     episodes: int,
-    earlier: Sequence[Path] = (),
+    made_by: Mapping[str, Path] | None = None,
+    table: PriceTable | None = None,
     checked: Mapping[str, State] | None = None,
 ) -> Path:
     """The whole page of a run, `<run_dir>/report.html`: the report stage's with costs, times and lineage.
@@ -83,7 +83,7 @@ def write_run_report(
     Inputs that do not exist (yet) are left out, so a failed or running recipe has a page too.
     """
     present = {name: path for name, path in inputs.items() if path.exists()}
-    data = add_run(gather(present, params, episodes), run_dir, earlier)
+    data = add_run(gather(present, params, episodes), run_dir, made_by, table)
     data.checked = dict(checked or {})
     page = build_report(data)
     target = run_dir / PAGE

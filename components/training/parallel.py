@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from components.contracts.errors import CoworkError
+from components.contracts.errors import BudgetError, CoworkError
 from components.contracts.processes import die_with
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def run_ranks(function: Callable[[Ranks], Any], size: int) -> Any:
             for pid in children:
                 if pid not in codes:
                     _kill(pid)
-            if any(codes.values()):
+            if any(codes.values()) and not isinstance(error, BudgetError):  # all ranks stop at the cap together
                 raise _rank_error(codes) from error
             raise
         finally:
@@ -146,6 +146,8 @@ def _fork(function: Callable[[Ranks], Any], rank: int, size: int, store: str) ->
         function(Ranks(rank, size))
         dist.destroy_process_group()
         code = 0
+    except BudgetError as error:
+        code = error.exit_code  # the lead says why
     except BaseException:
         traceback.print_exc()
     finally:

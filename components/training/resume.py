@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from components.contracts.errors import BudgetError
 from components.contracts.stage import StepContext
 from components.training import checkpoint
 from components.training.model import Policy
@@ -56,3 +57,16 @@ def resume_progress(
     if ranks.rank == 0:
         ctx.events.note(f"resumed at {unit} {newest.step}")
     return newest.step, extra
+
+
+def stop_at_cap(ctx: StepContext, ranks: Ranks) -> None:
+    """Raise BudgetError on every rank when the run's spend cap is reached. All ranks call it, after a checkpoint."""
+    said: BudgetError | None = None
+    if ranks.rank == 0:
+        try:
+            ctx.meter.check()
+        except BudgetError as error:
+            said = error
+    lead: BudgetError | None = ranks.gather(said)[0]
+    if lead is not None:
+        raise lead

@@ -21,13 +21,14 @@ from components.contracts.stage import StepContext
 from components.contracts.task import Task
 from components.harness.spec import HarnessSpec
 from components.rollout.episodes import DesktopFactory, EpisodeSettings, run_episodes
+from components.rollout.metering import MeteredClient
 from components.training import grpo
 from components.training.engine import LocalClient, response_logprobs
 from components.training.model import Policy
 from components.training.optimizer import make_optimizer
 from components.training.parallel import Ranks, run_ranks, sum_gradients
 from components.training.policy_lag import admit
-from components.training.resume import resume_progress, save_progress
+from components.training.resume import resume_progress, save_progress, stop_at_cap
 from components.training.rl_samples import GroupFigures, Sample, choose_tasks, minibatches, samples_of
 from components.training.sequences import collate
 from components.training.sft import write_checkpoint
@@ -35,6 +36,8 @@ from components.training.sft import write_checkpoint
 if TYPE_CHECKING:
     import torch
 
+POLICY_MODEL = "local/policy"
+"""Name of the trained policy in the price table."""
 FORWARD_BATCH = 24
 """Step samples per forward pass; a bound on memory, no influence on the result of a step but rounding."""
 
@@ -51,14 +54,18 @@ class RlLoop:
         self.out, self.ctx, self.ranks, self.identity = out, ctx, ranks, identity
         self.policy = Policy.load(start)
         self.policy.freeze(params.model.frozen)
-        self.client = LocalClient(self.policy, params.model.max_new_tokens, seed=ctx.seed)
+        self.client = MeteredClient(
+            LocalClient(self.policy, params.model.max_new_tokens, seed=ctx.seed), ctx.events, POLICY_MODEL,
+            parameters=self.policy.parameters(),
+        )  # fmt: skip
         self.episodes = EpisodeSettings(
             harness, params.context, params.model, params.rl.max_steps, params.rl.temperature
         )
         self.optimizer = make_optimizer(self.policy, self.settings.lr, 0.0)
         self.version = 0
         self.curves: list[dict[str, float]] = []
-        self.tokens_out = self.tokens_trained = 0.0
+        self.flops = 0.0
+        """Nominal operations so far: 6ND of what was trained, 2ND of what was read and written."""
 
     def run(self) -> dict[str, float]:
         first = self.resume()
@@ -72,10 +79,8 @@ class RlLoop:
                 self.ctx.events.progress(iteration + 1, self.settings.iterations, "iterations")
             if (iteration + 1) % self.settings.checkpoint_every == 0 and iteration + 1 < self.settings.iterations:
                 self.save(iteration + 1)
-        n = self.policy.parameters()
-        flops = 6.0 * n * self.tokens_trained + 2.0 * n * self.tokens_out
+                stop_at_cap(self.ctx, self.ranks)
         if lead:
-            self.ctx.events.ledger("train", tokens=self.tokens_trained, flops=flops)
             record = {
                 "stage": self.ctx.stage,
                 "steps": self.settings.iterations,
@@ -84,7 +89,7 @@ class RlLoop:
             }
             write_checkpoint(self.policy, self.out, record, self.curves)
         last = self.curves[-1] if self.curves else {}
-        return {**{k: v for k, v in last.items() if k != "step"}, "flops": flops}
+        return {**{k: v for k, v in last.items() if k != "step"}, "flops": self.flops}
 
     # -- one iteration -------------------------------------------------------------------------------------
 
@@ -101,10 +106,11 @@ class RlLoop:
             groups, self.settings, self.version, self.ctx.seed, iteration, self.settings.max_samples // self.ranks.size
         )
         update = self.update(iteration, trajectories, figures)
-        totals = self._sum(list(vars(figures).values()))
-        whole = GroupFigures(*totals)
-        self.tokens_out += whole.tokens
-        return {**whole.metrics(), **update}
+        calls = [step.completion for episode in done for step in episode.steps]
+        generated = sum(len(call.prompt_ids) + len(call.response_ids) for call in calls)
+        *totals, tokens = self._sum([*vars(figures).values(), generated])
+        self.flops += 2.0 * self.policy.parameters() * tokens
+        return {**GroupFigures(*totals).metrics(), **update}
 
     def update(self, iteration: int, trajectories: Sequence[list[Sample]], figures: GroupFigures) -> dict[str, float]:
         """A few clipped steps on this iteration's samples; every rank makes the same number of steps."""
@@ -115,17 +121,22 @@ class RlLoop:
         lr = self._learning_rate(iteration)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        old = self._trainer_logprobs([s for t in trajectories for s in t], iteration)
+        samples = [s for t in trajectories for s in t]
+        old = self._trainer_logprobs(samples, iteration)
+        trained = 0
         sums = [0.0] * 6
         batches = minibatches(trajectories, per_rank, count) if count else []
         start_version = self.version
         for batch in batches:
             fresh = [s for s in batch if admit(s.step.versions, self.version, settings.max_lag).accept]
             figures.too_old += len(batch) - len(fresh)
+            trained += sum(len(s.packed) for s in fresh)
             part = self.optimiser_step(fresh, old)
             sums = [a + b for a, b in zip(sums, part, strict=True)]
-        tokens, clipped, ratio_sum, loss, capped, misfit = self._sum(sums)
-        self.tokens_trained += tokens
+        tokens, clipped, ratio_sum, loss, capped, misfit, trained_all, checked = self._sum(
+            [*sums, trained, sum(len(s.packed) for s in samples)]
+        )
+        self.tell_ledger(trained_all, checked)
         n = max(1.0, tokens)
         return {
             "lr": lr, "updates": float(self.version - start_version),
@@ -133,6 +144,13 @@ class RlLoop:
             "mean_ratio": ratio_sum / n if tokens else 1.0, "loss": loss / max(1, count), "tis_capped": capped / n,
             "logprob_misfit": misfit / n,
         }  # fmt: skip
+
+    def tell_ledger(self, trained: float, checked: float) -> None:
+        """Enter tokens that went through the update, and those through the forward pass before it."""
+        n = self.policy.parameters()
+        self.flops += 6.0 * n * trained + 2.0 * n * checked
+        if self.ranks.rank == 0 and checked:
+            self.ctx.events.ledger("train", tokens=trained, parameters=n, flops=2.0 * n * checked)
 
     def _trainer_logprobs(self, samples: Sequence[Sample], iteration: int) -> dict[int, torch.Tensor]:
         """log p of the sampled tokens under the trainer's weights before the update; checked against the sampler's."""
@@ -220,8 +238,7 @@ class RlLoop:
         extra = {
             "curves": self.curves,
             "version": self.version,
-            "tokens_out": self.tokens_out,
-            "tokens_trained": self.tokens_trained,
+            "flops": self.flops,
         }
         save_progress(self.ctx, self.ranks, self.policy, self.optimizer, iteration, extra, self.identity)
 
@@ -231,7 +248,7 @@ class RlLoop:
         )  # fmt: skip
         if extra:
             self.curves, self.version = list(extra["curves"]), int(extra["version"])
-            self.tokens_out, self.tokens_trained = float(extra["tokens_out"]), float(extra["tokens_trained"])
+            self.flops = float(extra["flops"])
         return iteration
 
 

@@ -23,7 +23,7 @@ from components.training.corpus import Corpus, load_corpus
 from components.training.model import Policy
 from components.training.optimizer import make_optimizer
 from components.training.parallel import Ranks, run_ranks, sum_gradients
-from components.training.resume import resume_progress, save_progress
+from components.training.resume import resume_progress, save_progress, stop_at_cap
 from components.training.schedule import cosine
 from components.training.screen_features import ScreenFeatures, features_for
 from components.training.sequences import Encoder, Packed, collate, token_losses
@@ -167,6 +167,11 @@ class _Loop:
         self.optimizer = make_optimizer(self.policy, settings.lr, settings.weight_decay)
         self.curves: list[dict[str, float]] = []
         self.tokens = 0
+        self.seen = 0
+        """All tokens that went through the model, for the nominal operations; `tokens` are the supervised ones."""
+        self.told = 0
+        """Of `seen`, those in the ledger. What a killed attempt trained after its last checkpoint is trained again
+        and counts again: it was work."""
         self.sums = [0.0, 0.0]
         """Loss and weight since the last point of the curve."""
 
@@ -185,8 +190,9 @@ class _Loop:
             lr = cosine(step, len(plan), self.settings.lr, self.settings.warmup)
             for group in self.optimizer.param_groups:
                 group["lr"] = lr
-            total, weight, tokens = self.step(self.batch(plan[step]))
+            total, weight, tokens, seen = self.step(self.batch(plan[step]))
             self.tokens += tokens
+            self.seen += seen
             if plan[step].source == "corpus":
                 self.sums = [self.sums[0] + total, self.sums[1] + weight]
             if (step + 1) % self.settings.log_every == 0 or step + 1 == len(plan):
@@ -194,24 +200,31 @@ class _Loop:
                 self.sums = [0.0, 0.0]
                 self.curves.append({"step": step + 1, "loss": round(loss, 6), "lr": round(lr, 9)})
                 if lead:
+                    self.tell_ledger()
                     self.ctx.events.metric("loss", loss, step + 1)
                     self.ctx.events.metric("lr", lr, step + 1)
                     self.ctx.events.progress(step + 1, len(plan), "steps")
             if (step + 1) % self.settings.checkpoint_every == 0 and step + 1 < len(plan):
                 self.save(step + 1)
+                stop_at_cap(self.ctx, self.ranks)
         if lead:
+            self.tell_ledger()
             self.write(loss)
-        flops = 6.0 * self.policy.parameters() * self.tokens
-        if lead:
-            self.ctx.events.ledger("train", tokens=float(self.tokens), flops=flops)
+        flops = 6.0 * self.policy.parameters() * self.seen
         return {"loss": loss, "steps": float(len(plan)), "tokens": float(self.tokens), "flops": flops}
 
-    def step(self, items: Sequence[Packed]) -> tuple[float, float, int]:
-        """One optimiser step over all ranks: (summed loss, summed weight, trained tokens), over the whole batch."""
+    def tell_ledger(self) -> None:
+        """Enter what was trained since the last entry."""
+        if self.seen > self.told:
+            self.ctx.events.ledger("train", tokens=self.seen - self.told, parameters=self.policy.parameters())
+            self.told = self.seen
+
+    def step(self, items: Sequence[Packed]) -> tuple[float, float, int, int]:
+        """One optimiser step over all ranks: (summed loss, summed weight, supervised tokens, all tokens)."""
         import torch
 
         self.optimizer.zero_grad(set_to_none=True)
-        total, weight, count = torch.zeros(()), 0.0, 0
+        total, weight, count, seen = torch.zeros(()), 0.0, 0, sum(len(item) for item in items)
         if items:
             batch = collate(self.policy, items)
             losses, _ = token_losses(self.policy, batch)
@@ -221,20 +234,21 @@ class _Loop:
         whole = sum_gradients(self.ranks, self.policy.model.parameters(), weight)
         torch.nn.utils.clip_grad_norm_(self.policy.model.parameters(), self.settings.clip_norm)
         self.optimizer.step()
-        figures = torch.tensor([float(total.detach()), float(count)], dtype=torch.float64)
+        figures = torch.tensor([float(total.detach()), float(count), float(seen)], dtype=torch.float64)
         self.ranks.sum(figures)
-        return float(figures[0]), whole, int(figures[1])
+        return float(figures[0]), whole, int(figures[1]), int(figures[2])
 
     # -- state ---------------------------------------------------------------------------------------------
 
     def save(self, step: int) -> None:
-        extra = {"curves": self.curves, "tokens": self.tokens, "sums": self.sums}
+        extra = {"curves": self.curves, "tokens": self.tokens, "seen": self.seen, "sums": self.sums}
         save_progress(self.ctx, self.ranks, self.policy, self.optimizer, step, extra, self.identity)
 
     def resume(self) -> int:
         step, extra = resume_progress(self.ctx, self.ranks, self.policy, self.optimizer, self.identity, "step")
         if extra:
             self.curves, self.tokens, self.sums = list(extra["curves"]), int(extra["tokens"]), list(extra["sums"])
+            self.seen = self.told = int(extra["seen"])
         return step
 
     def write(self, loss: float) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from components.contracts.params import Params
 from components.contracts.stage import StepContext
 from components.harness.spec import load_spec
+from components.rollout.metering import metered_slots
 from components.rollout.slots import slots
 from components.training.rl import train_rl
 
@@ -17,5 +18,5 @@ def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: 
 
     harness = load_spec(inputs["harness"] / "hybrid.json")
     tasks = load_tasks(inputs["tasks"], "train")
-    factory = slots(ctx.work, harness, unconfined=ctx.unconfined)
+    factory = metered_slots(slots(ctx.work, harness, unconfined=ctx.unconfined), ctx.events)
     return train_rl(params, inputs["checkpoint"], tasks, harness, factory, outputs["checkpoint"], ctx)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from components.tracking.costs import PerUnit
 from components.tracking.ledger import StageCost
 from components.tracking.lineage import RunRecord
 from components.tracking.lineage_graph import State
@@ -153,6 +154,10 @@ class ReportData(_Part):
     harness_rule: str = ""
     feedback: list[PractiseNext] = Field(default_factory=list)
     costs: list[StageCost] = Field(default_factory=list)
+    """What it took to make what is shown; `run` names another run whose work was used again."""
+    spent: StageCost | None = None
+    """The part of it that this run itself did."""
+    per_unit: list[PerUnit] = Field(default_factory=list)
     record: RunRecord | None = None
     checked: dict[str, State] = Field(default_factory=dict)
     """Digest -> what a look at the files found when the page was made."""

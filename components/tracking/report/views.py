@@ -8,7 +8,8 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from components.tracking.ledger import total
+from components.tracking.costs import JOULES_OF_WH, money
+from components.tracking.ledger import StageCost, total
 from components.tracking.report.charts import Series, interval_bar, line_chart
 from components.tracking.report.data import CurveView, EpisodeView, FunnelRow, ReportData
 from components.tracking.report.marks import mark_of
@@ -243,8 +244,29 @@ def cost_rows(data: ReportData) -> dict[str, Any] | None:
         return None
     whole = total(data.costs)
     longest = max((cost.seconds for cost in data.costs), default=0.0) or 1.0
-    rows = [{**cost.model_dump(), "share": cost.seconds / longest} for cost in data.costs]
-    return {"rows": rows, "total": whole.model_dump()}
+    rows = [_cost_row(cost) | {"share": cost.seconds / longest} for cost in data.costs]
+    sums = [_cost_row(whole)]
+    if data.spent is not None and any(cost.run for cost in data.costs):
+        sums.append(_cost_row(data.spent))
+    models = [{"name": name, "usd": usd(use.usd_or_none), **use.model_dump(exclude={"usd"})} for name, use in
+              sorted(whole.models.items())]  # fmt: skip
+    each = [
+        {"unit": one.unit, "of": one.of, "count": one.count} | one.amounts
+        | {name: usd(one.amounts[name]) for name in ("usd_models", "usd_machine")}
+        for one in data.per_unit
+    ]  # fmt: skip
+    return {"rows": rows, "sums": sums, "models": models, "each": each, "unpriced": whole.unpriced_units}
+
+
+def _cost_row(cost: StageCost) -> dict[str, Any]:
+    """A stage's costs, with prices and energy as text: "?" is not known, which is not nothing."""
+    priced = None if cost.unpriced_calls else cost.usd_models
+    energy = "?" if cost.energy_joules is None else f"{cost.energy_joules / JOULES_OF_WH:,.1f}"
+    return cost.model_dump() | {"usd": usd(priced), "usd_machine": usd(cost.usd_machine), "energy": energy}
+
+
+def usd(value: float | None) -> str:
+    return money(value)
 
 
 def viewer_data(data: ReportData) -> dict[str, Any]:

@@ -157,6 +157,6 @@ def command(*arguments: str) -> list[str]:
 
 def cowork(root: Path, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*arguments),
-        cwd=root, env=environment(), capture_output=True, text=True, timeout=280, **options,
+        command(*arguments), cwd=root, capture_output=True, text=True,
+        **({"env": environment(), "timeout": 280} | options),
     )  # fmt: skip

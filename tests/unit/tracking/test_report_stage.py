@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -156,15 +157,21 @@ def test_the_page_of_a_run_adds_its_costs_times_and_lineage(inputs: dict[str, Pa
     run_dir, earlier = tmp_path / "runs" / "r2", tmp_path / "runs" / "r1"
     made = record()
     made.stage("rl").error = "out of memory"
+    made.stage("forge").status = "reused"
     made.save(run_dir)
     for folder, stage, tokens in ((run_dir, "rl", 10), (earlier, "rl", 99), (earlier, "forge", 7)):
         with SpoolSink(spool_path(folder, stage, 1)) as sink:
-            sink.ledger("teacher", calls=tokens)
+            sink.ledger("teacher", model="strange", calls=tokens)
+            sink.ledger("teacher", model="priced", calls=0, tokens_in=1, tokens_out=1, usd=2.5)
             sink.end("finished")
     missing = {"scores-base": tmp_path / "not made yet"}
-    page = write_run_report(run_dir, inputs | missing, PARAMS, 1, [earlier]).read_text()
+    page = write_run_report(run_dir, inputs | missing, PARAMS, 1, {"forge": earlier}).read_text()
     assert "rl finished: out of memory" in page
     assert '<svg xmlns="http://www.w3.org/2000/svg" class="lineage"' in page
     calls = page[page.index('<section id="costs">') : page.index('<section id="lineage">')]
-    assert '<th scope="row" class="nowrap">forge</th>' in calls and ">99<" not in calls
+    assert '<th scope="row" class="nowrap">forge <small title="the work of run r1, used again">reused' in calls
+    assert ">99<" not in calls and ">17<" in calls, "rl once, forge of the run that made it"
+    assert "spent by this run" in calls and "kept trajectory" in calls
+    models = {cells[0]: cells[1] for cells in re.findall(r'nowrap">(\w+)</th><td class="num">([^<]*)</td>', calls)}
+    assert models["priced"] == "5.00" and models["strange"] == "?", "unknown is shown as unknown"
     assert [path.name for path in run_dir.iterdir() if path.name.startswith(".")] == []

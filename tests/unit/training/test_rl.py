@@ -13,19 +13,21 @@ import pytest
 
 from components.contracts.calls import BashCall, ComputerUse
 from components.contracts.digests import digest_file, digest_tree
-from components.contracts.errors import CheckpointError, PolicyError
+from components.contracts.errors import BudgetError, CheckpointError, PolicyError
 from components.contracts.params import Params, Rl
-from components.contracts.stage import StepContext
+from components.contracts.stage import NullMeter, StepContext
 from components.contracts.task import Verdict
 from components.rollout.episodes import Episode, EpisodeStep
 from components.rollout.policy import Completion, Request
+from components.tracking.events import SpoolSink, spool_path
+from components.tracking.ledger import run_costs
 from components.training import checkpoint, rl, rl_samples
 from components.training.engine import LocalClient
 from components.training.rl import train_rl
 from components.training.rl_samples import choose_tasks, minibatches, reward_of, samples_of
 from tests.unit.training.fake_desk import FakeDesk, desks, ending_policy, make_task
 from tests.unit.training.kit import hybrid, params, screen
-from tests.unit.training.test_sft import Events, killed
+from tests.unit.training.test_sft import Events, StopAt, killed
 
 TASKS = [make_task(i, skill) for i, skill in enumerate(("look", "look", "find", "find", "find"))]
 
@@ -143,6 +145,23 @@ def test_a_sandbox_that_breaks_is_masked_and_counted_and_the_run_goes_on(tmp_pat
     attempts = own.rl.tasks_per_iteration * own.rl.group
     assert attempts / 3 <= figures["infra_errors"] < attempts
     assert figures["samples"] <= attempts - figures["infra_errors"]
+
+
+def test_the_spend_cap_stops_between_iterations_and_every_call_is_entered_once(tmp_path: Path, start: Path) -> None:
+    def run(folder: Path, attempt: int, meter: NullMeter) -> dict[str, float]:
+        with SpoolSink(spool_path(folder / "run", "rl", attempt)) as sink:
+            ctx = StepContext("rl", 5, folder / "work", sink, meter, workers=2)
+            return train_rl(recipe(), start, TASKS, hybrid(), desks(), folder / "out", ctx)
+
+    figures = run(tmp_path / "plain", 1, NullMeter())
+    with pytest.raises(BudgetError, match="the cap is reached"):
+        run(tmp_path / "capped", 1, StopAt(1))
+    assert run(tmp_path / "capped", 2, NullMeter()) == figures
+    assert digest_tree(tmp_path / "capped" / "out") == digest_tree(tmp_path / "plain" / "out")
+    (plain,), (resumed,) = run_costs(tmp_path / "plain" / "run"), run_costs(tmp_path / "capped" / "run")
+    counts = ("calls", "tokens_in", "tokens_out", "train_tokens", "flops")
+    assert {n: getattr(plain, n) for n in counts} == {n: getattr(resumed, n) for n in counts}
+    assert plain.flops == pytest.approx(figures["flops"]) and plain.models["local/policy"].calls == plain.calls > 0
 
 
 # -- rewards and samples ---------------------------------------------------------------------------------------

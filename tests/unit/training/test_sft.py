@@ -13,10 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.contracts.digests import digest_file, digest_tree
-from components.contracts.errors import CheckpointError, DataError, ParamsError
+from components.contracts.errors import BudgetError, CheckpointError, DataError, ParamsError
 from components.contracts.params import Frozen, Sft
-from components.contracts.stage import NullSink, StepContext
+from components.contracts.stage import NullMeter, NullSink, StepContext
 from components.rollout.store import ScreenTable
+from components.tracking.events import SpoolSink, spool_path
+from components.tracking.ledger import run_costs
 from components.training import checkpoint
 from components.training.corpus import load_corpus
 from components.training.model import Policy, name_ids
@@ -252,3 +254,37 @@ def test_a_broken_sample_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=str(columns["sample_id"][3])) as caught:
         load_corpus(folder, Encoder(small_policy()))
     assert str(folder) in str(caught.value)
+
+
+class StopAt(NullMeter):
+    """A spend cap that is reached at the n-th look."""
+
+    def __init__(self, look: int) -> None:
+        self.left = look
+
+    def check(self, model: str = "") -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise BudgetError("the cap is reached", where="spend")
+
+
+def test_the_spend_cap_stops_training_after_a_checkpoint_and_every_token_is_entered_once(
+    tmp_path: Path, inputs: SftInputs, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def train(folder: Path, attempt: int, meter: NullMeter | None = None) -> dict[str, float]:
+        with SpoolSink(spool_path(folder / "run", "gui-sft", attempt)) as sink:
+            ctx = StepContext("gui-sft", 3, folder / "work", sink, meter or NullMeter(), workers=2)
+            return train_sft(sft(log_every=2), inputs, folder / "out", ctx)
+
+    figures = train(tmp_path / "plain", 1)
+    (undisturbed,) = run_costs(tmp_path / "plain" / "run")
+    assert undisturbed.flops == figures["flops"] == 6.0 * small_policy().parameters() * undisturbed.train_tokens > 0
+    with pytest.raises(BudgetError, match="the cap is reached"):
+        train(tmp_path / "capped", 1, StopAt(2))
+    newest, _ = checkpoint.latest(tmp_path / "capped" / "work")
+    assert newest is not None and newest.step == 4 and not (tmp_path / "capped" / "out").exists()
+    assert "Traceback" not in capfd.readouterr().err, "the ranks stop together and in order"
+    assert train(tmp_path / "capped", 2) == figures
+    assert digest_tree(tmp_path / "capped" / "out") == digest_tree(tmp_path / "plain" / "out")
+    (resumed,) = run_costs(tmp_path / "capped" / "run")
+    assert (resumed.train_tokens, resumed.flops) == (undisturbed.train_tokens, undisturbed.flops)
