@@ -101,11 +101,13 @@ class CurateAll(Section):
 
 
 class Sft(Section):
-    """One supervised stage. Budgets are optimiser steps. `replay_*` are shares of batches."""
+    """One supervised stage. Budgets are optimiser steps. `replay_*` are shares of batches. `muon_lr`: the rate of
+    Muon on matrices, 0 = AdamW at `lr` for every weight."""
 
     steps: Positive
     batch: Positive
     lr: Rate
+    muon_lr: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     weight_decay: Annotated[float, Field(ge=0.0)]
     warmup: Annotated[int, Field(ge=0)]
     clip_norm: Annotated[float, Field(gt=0.0)]

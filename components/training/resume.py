@@ -16,11 +16,11 @@ from components.training.model import Policy
 from components.training.parallel import Ranks
 
 if TYPE_CHECKING:
-    import torch
+    from components.training.optimizer import Optimizer
 
 
 def save_progress(
-    ctx: StepContext, ranks: Ranks, policy: Policy, optimizer: torch.optim.Optimizer, step: int,
+    ctx: StepContext, ranks: Ranks, policy: Policy, optimizer: Optimizer, step: int,
     extra: Mapping[str, Any], identity: Mapping[str, Any],
 ) -> None:  # fmt: skip
     """Rank 0 writes, every rank waits: nobody runs ahead of a checkpoint that is not on disk."""
@@ -37,7 +37,7 @@ def resume_progress(
     ctx: StepContext,
     ranks: Ranks,
     policy: Policy,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizer,
     identity: Mapping[str, Any],
     unit: str,
 ) -> tuple[int, dict[str, Any]]:

@@ -21,7 +21,7 @@ from components.contracts.stage import StepContext
 from components.training import checkpoint
 from components.training.corpus import Corpus, load_corpus
 from components.training.model import Policy
-from components.training.optimizer import make_optimizer
+from components.training.optimizer import make_optimizer, set_rates
 from components.training.parallel import Ranks, run_ranks, sum_gradients
 from components.training.resume import resume_progress, save_progress, stop_at_cap
 from components.training.schedule import cosine
@@ -164,7 +164,7 @@ class _Loop:
         self.settings, self.out, self.ctx, self.ranks, self.identity = settings, out, ctx, ranks, identity
         self.policy, self.corpora = policy, corpora
         self.replay = _base_source(self.policy, ctx.seed, ctx.stage)
-        self.optimizer = make_optimizer(self.policy, settings.lr, settings.weight_decay)
+        self.optimizer = make_optimizer(self.policy, settings.lr, settings.weight_decay, settings.muon_lr)
         self.curves: list[dict[str, float]] = []
         self.tokens = 0
         self.seen = 0
@@ -187,9 +187,9 @@ class _Loop:
         lead = self.ranks.rank == 0
         loss = self.curves[-1]["loss"] if self.curves else 0.0
         for step in range(first, len(plan)):
-            lr = cosine(step, len(plan), self.settings.lr, self.settings.warmup)
-            for group in self.optimizer.param_groups:
-                group["lr"] = lr
+            share = cosine(step, len(plan), 1.0, self.settings.warmup)
+            lr = self.settings.lr * share
+            set_rates(self.optimizer, share)
             total, weight, tokens, seen = self.step(self.batch(plan[step]))
             self.tokens += tokens
             self.seen += seen

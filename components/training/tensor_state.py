@@ -14,6 +14,8 @@ from components.contracts.errors import CheckpointError
 if TYPE_CHECKING:
     import torch
 
+    from components.training.optimizer import Optimizer
+
 _MODEL = "model.safetensors"
 _OPTIMIZER = "optimizer.safetensors"
 _RNG = "rng.safetensors"
@@ -172,7 +174,7 @@ def save_state(
     folder: Path,
     *,
     model: torch.nn.Module | None = None,
-    optimizer: torch.optim.Optimizer | None = None,
+    optimizer: Optimizer | None = None,
     extra: Mapping[str, Any] | None = None,
     rng: bool = True,
 ) -> None:
@@ -202,7 +204,7 @@ def save_state(
 
 
 def load_state(
-    folder: Path, *, model: torch.nn.Module | None = None, optimizer: torch.optim.Optimizer | None = None
+    folder: Path, *, model: torch.nn.Module | None = None, optimizer: Optimizer | None = None
 ) -> dict[str, Any]:
     """Restore what `save_state` wrote, bit for bit, and return its `extra`. Every file is checked before any is used.
 

@@ -83,15 +83,17 @@ def killed(work: Callable[[], object]) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
 
 
-@pytest.mark.parametrize(("workers", "frozen"), [(1, ()), (2, ()), (2, ("vision", "names"))])
+@pytest.mark.parametrize(
+    ("workers", "frozen", "muon_lr"), [(1, (), 0.0), (2, (), 6e-3), (2, ("vision", "names"), 6e-3)]
+)
 def test_a_stage_killed_in_the_middle_ends_with_the_weights_of_an_undisturbed_one(
-    tmp_path: Path, inputs: SftInputs, workers: int, frozen: tuple[Frozen, ...]
+    tmp_path: Path, inputs: SftInputs, workers: int, frozen: tuple[Frozen, ...], muon_lr: float
 ) -> None:
     """Killed between two checkpoints, then again while one is being written; curves and figures are the same too."""
     plain = Events()
 
     def train(root: Path, events: Events | None = None) -> dict[str, float]:
-        return train_sft(sft(), inputs, root / "out", context(root, workers, events), frozen=frozen)
+        return train_sft(sft(muon_lr=muon_lr), inputs, root / "out", context(root, workers, events), frozen=frozen)
 
     figures = train(tmp_path / "plain", plain)
 
@@ -149,8 +151,11 @@ def test_features_kept_for_a_stage_are_those_of_the_encoder(tmp_path: Path, inpu
     torch.testing.assert_close(token_losses(policy, ready)[0], token_losses(policy, raw)[0], atol=1e-4, rtol=1e-4)
 
 
-def test_training_changes_the_weights_and_lowers_the_loss(tmp_path: Path, inputs: SftInputs) -> None:
-    many = sft(steps=24, lr=1e-2, replay_base=0.0, replay_grounding=0.0, replay_gui=0.0)
+@pytest.mark.parametrize("rates", [{"lr": 1e-2}, {"lr": 1e-3, "muon_lr": 1e-2}])
+def test_training_changes_the_weights_and_lowers_the_loss(
+    tmp_path: Path, inputs: SftInputs, rates: dict[str, float]
+) -> None:
+    many = sft(steps=24, **rates, replay_base=0.0, replay_grounding=0.0, replay_gui=0.0)
     train_sft(many, inputs, tmp_path / "out", context(tmp_path))
     curve = [json.loads(line) for line in (tmp_path / "out" / "curves.jsonl").read_text().splitlines()]
     assert [point["step"] for point in curve] == list(range(3, 25, 3))

@@ -1,0 +1,72 @@
+"""Which weights go by which optimizer, at which rate."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from components.contracts.errors import CheckpointError
+from components.training.optimizer import Together, make_optimizer, set_rates
+from tests.unit.training.kit import small_policy
+
+
+def names_in(policy: object, group: dict[str, object]) -> set[str]:
+    chosen = {id(p) for p in group["params"]}  # type: ignore[attr-defined]
+    return {name for name, p in policy.model.named_parameters() if id(p) in chosen}  # type: ignore[attr-defined]
+
+
+def test_muon_takes_the_matrices_and_adamw_the_embeddings_the_kernel_and_the_vectors() -> None:
+    policy = small_policy()
+    optimizer = make_optimizer(policy, 1e-3, 0.02, muon_lr=6e-3)
+    assert isinstance(optimizer, Together)
+    (muon,) = optimizer.parts["muon"].param_groups
+    taken = names_in(policy, muon)
+    shapes = {name: p.dim() for name, p in policy.model.named_parameters()}
+    assert taken == {name for name, dims in shapes.items() if dims == 2 and "embed_tokens" not in name}
+    everything = set().union(*(names_in(policy, group) for group in optimizer.param_groups))
+    assert everything == set(shapes), "nothing is left untrained"
+    decayed = [names_in(policy, g) for g in optimizer.parts["adamw"].param_groups if g["weight_decay"]]
+    assert decayed == [{name for name, dims in shapes.items() if dims > 2}]
+
+
+def test_every_group_keeps_its_own_peak() -> None:
+    optimizer = make_optimizer(small_policy(), 1e-3, 0.02, muon_lr=6e-3)
+    set_rates(optimizer, 0.5)
+    assert {group["lr"] for group in optimizer.param_groups} == {5e-4, 3e-3}
+
+
+def test_a_frozen_weight_is_in_no_group() -> None:
+    policy = small_policy()
+    policy.freeze(["vision"])
+    optimizer = make_optimizer(policy, 1e-3, 0.02, muon_lr=6e-3)
+    taken = set().union(*(names_in(policy, group) for group in optimizer.param_groups))
+    assert taken and not any(".visual." in name for name in taken)
+
+
+def test_a_saved_state_brings_the_next_step_back_bit_for_bit() -> None:
+    def loss_of(policy: object) -> torch.Tensor:
+        return sum((p * p).sum() for p in policy.model.parameters())  # type: ignore[attr-defined, no-any-return]
+
+    first = small_policy()
+    optimizer = make_optimizer(first, 1e-3, 0.02, muon_lr=6e-3)
+    loss_of(first).backward()
+    optimizer.step()
+    again = small_policy()
+    again.model.load_state_dict(first.model.state_dict())
+    other = make_optimizer(again, 1e-3, 0.02, muon_lr=6e-3)
+    other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    for policy, stepper in ((first, optimizer), (again, other)):
+        stepper.zero_grad()
+        loss_of(policy).backward()
+        stepper.step()
+    pairs = zip(first.model.parameters(), again.model.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_the_state_of_another_optimizer_is_refused() -> None:
+    policy = small_policy()
+    adamw = make_optimizer(policy, 1e-3, 0.02)
+    with pytest.raises(CheckpointError, match="the saved optimizer"):
+        make_optimizer(policy, 1e-3, 0.02, muon_lr=6e-3).load_state_dict(adamw.state_dict())
