@@ -80,9 +80,9 @@ def recipe(
     terminal_sft = step(
         "terminal-sft", train_supervised, checkpoint=gui_sft, corpus=terminal_corpus, gui=gui_corpus, **replay
     ).outputs["trained"]
-    hybrid_sft = step("hybrid-sft", train_supervised, checkpoint=terminal_sft, corpus=hybrid_corpus, **replay).outputs[
-        "trained"
-    ]
+    hybrid_sft = step(
+        "hybrid-sft", train_supervised, checkpoint=terminal_sft, corpus=hybrid_corpus, gui=gui_corpus, **replay
+    ).outputs["trained"]
     rl = step("rl", train_online, checkpoint=hybrid_sft, **world).outputs["trained"]
 
     # Every checkpoint on the same held-out tasks.

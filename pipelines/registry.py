@@ -90,7 +90,7 @@ def _stages() -> dict[str, StageDef]:
         inputs = {"checkpoint": previous, "corpus": f"outputs/corpora/{stage}"}
         if stage != "midtrain":
             inputs["grounding"] = "outputs/corpora/midtrain"
-        if stage == "terminal-sft":
+        if stage in ("terminal-sft", "hybrid-sft"):
             inputs["gui"] = "outputs/corpora/gui-sft"
         inputs["gate"] = "outputs/gates/corpora"
         previous = f"outputs/models/{stage}"
