@@ -63,11 +63,11 @@ class Together:
 def make_optimizer(policy: Policy, lr: float, weight_decay: float, muon_lr: float = 0.0) -> Optimizer:
     """AdamW (0.9, 0.98) over what is trained; weight decay on matrices only, embeddings apart.
 
-    With `muon_lr` the language model's matrices go by Muon (Jordan et al. 2024: momentum, orthogonalised by five
-    Newton-Schulz steps; scaled to AdamW's update size as in Moonlight, arXiv 2502.16982), at that rate. Every group
-    keeps its highest rate as `peak`.
+    With `muon_lr` the matrices go by Muon (see `muon`) at that rate. Every group keeps its highest rate as `peak`.
     """
     import torch
+
+    from components.training.muon import BatchedMuon
 
     trained = [p for p in policy.model.parameters() if p.requires_grad]
     embeddings = policy.model.model.language_model.embed_tokens.weight
@@ -79,9 +79,7 @@ def make_optimizer(policy: Policy, lr: float, weight_decay: float, muon_lr: floa
     kernels = [p for p in matrices if p.dim() > 2]
     rest = [{"params": kernels, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
     flat = [p for p in matrices if p.dim() == 2]
-    muon = torch.optim.Muon(
-        flat, lr=muon_lr, weight_decay=weight_decay, momentum=MOMENTUM, adjust_lr_fn="match_rms_adamw"
-    )
+    muon = BatchedMuon(flat, muon_lr, weight_decay, MOMENTUM)
     adamw = torch.optim.AdamW([group for group in rest if group["params"]], lr=lr, betas=BETAS, fused=True)
     return Together({"adamw": _with_peaks(adamw), "muon": _with_peaks(muon)})
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from components.contracts.errors import CheckpointError
+from components.training.muon import BatchedMuon
 from components.training.optimizer import Together, make_optimizer, set_rates
 from tests.unit.training.kit import small_policy
 
@@ -70,3 +71,23 @@ def test_the_state_of_another_optimizer_is_refused() -> None:
     adamw = make_optimizer(policy, 1e-3, 0.02)
     with pytest.raises(CheckpointError, match="the saved optimizer"):
         make_optimizer(policy, 1e-3, 0.02, muon_lr=6e-3).load_state_dict(adamw.state_dict())
+
+
+def test_batched_muon_is_torchs_muon() -> None:
+    shapes = [(16, 16), (32, 16), (16, 32), (16, 16), (24, 40)]
+    torch.manual_seed(0)
+    ours = [torch.nn.Parameter(torch.randn(shape)) for shape in shapes]
+    theirs = [torch.nn.Parameter(p.detach().clone()) for p in ours]
+    batched = BatchedMuon(ours, lr=0.02, weight_decay=0.1, momentum=0.9)
+    plain = torch.optim.Muon(theirs, lr=0.02, weight_decay=0.1, momentum=0.9, adjust_lr_fn="match_rms_adamw")
+    for _ in range(3):
+        for a, b in zip(ours, theirs, strict=True):
+            a.grad = torch.randn_like(a)
+            b.grad = a.grad.clone()
+        before = [p.detach().clone() for p in theirs]
+        batched.step()
+        plain.step()
+        for a, b, old in zip(ours, theirs, before, strict=True):
+            assert (a - b).abs().max().item() < 0.02 * (b - old).abs().max().item(), "apart by bfloat16 rounding only"
+            b.data.copy_(a.data)
+    assert batched.state_dict()["param_groups"][0].keys() == plain.state_dict()["param_groups"][0].keys()
