@@ -121,6 +121,7 @@ class Sft(Section):
 class Rl(Section):
     iterations: Positive
     tasks_per_iteration: Positive
+    focus: Share = 0.0
     group: Annotated[int, Field(ge=2)]
     lr: Rate
     lr_final: Share

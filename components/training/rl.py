@@ -20,9 +20,10 @@ from components.contracts.params import Params
 from components.contracts.stage import StepContext
 from components.contracts.task import Task
 from components.harness.spec import HarnessSpec
-from components.rollout.episodes import DesktopFactory, EpisodeSettings, run_episodes
+from components.rollout.episodes import DesktopFactory, Episode, EpisodeSettings, run_episodes
 from components.rollout.metering import MeteredClient
 from components.training import grpo
+from components.training.curriculum import SkillTurns
 from components.training.engine import LocalClient, response_logprobs
 from components.training.model import Policy
 from components.training.optimizer import make_optimizer
@@ -62,6 +63,7 @@ class RlLoop:
             harness, params.context, params.model, params.rl.max_steps, params.rl.temperature
         )
         self.optimizer = make_optimizer(self.policy, self.settings.lr, 0.0)
+        self.turns = SkillTurns((task.skill for task in tasks), self.settings.focus, ctx.seed)
         self.version = 0
         self.curves: list[dict[str, float]] = []
         self.flops = 0.0
@@ -94,7 +96,8 @@ class RlLoop:
     # -- one iteration -------------------------------------------------------------------------------------
 
     def iterate(self, iteration: int) -> dict[str, float]:
-        tasks = choose_tasks(self.tasks, self.settings, self.ctx.seed, iteration)
+        skills = self.turns.choose(self.settings.tasks_per_iteration, iteration)
+        tasks = choose_tasks(self.tasks, skills, self.ctx.seed, iteration)
         self.client.version = self.version
         mine = self.ranks.share(list(enumerate(tasks)))
         attempts = [task for _, task in mine for _ in range(self.settings.group)]
@@ -102,6 +105,7 @@ class RlLoop:
         self.policy.model.eval()
         done = run_episodes(attempts, self.client, self.episodes, self.factory, noise=noise)
         groups = [done[k : k + self.settings.group] for k in range(0, len(done), self.settings.group)]
+        self.remember(groups)
         trajectories, figures = samples_of(
             groups, self.settings, self.version, self.ctx.seed, iteration, self.settings.max_samples // self.ranks.size
         )
@@ -111,6 +115,17 @@ class RlLoop:
         *totals, tokens = self._sum([*vars(figures).values(), generated])
         self.flops += 2.0 * self.policy.parameters() * tokens
         return {**GroupFigures(*totals).metrics(), **update}
+
+    def remember(self, groups: Sequence[Sequence[Episode]]) -> None:
+        """Every rank takes the success of all ranks' groups into its turns, in one order."""
+        own = []
+        for episodes in groups:
+            scored = [episode.success for episode in episodes if episode.ending != "infra_error"]
+            if scored:
+                own.append((episodes[0].task.skill, sum(scored) / len(scored)))
+        for rank in self.ranks.gather(own):
+            for skill, success in rank:
+                self.turns.saw(skill, success)
 
     def update(self, iteration: int, trajectories: Sequence[list[Sample]], figures: GroupFigures) -> dict[str, float]:
         """A few clipped steps on this iteration's samples; every rank makes the same number of steps."""
@@ -239,6 +254,7 @@ class RlLoop:
             "curves": self.curves,
             "version": self.version,
             "flops": self.flops,
+            "turns": self.turns.state(),
         }
         save_progress(self.ctx, self.ranks, self.policy, self.optimizer, iteration, extra, self.identity)
 
@@ -249,6 +265,7 @@ class RlLoop:
         if extra:
             self.curves, self.version = list(extra["curves"]), int(extra["version"])
             self.flops = float(extra["flops"])
+            self.turns.restore(extra["turns"])
         return iteration
 
 

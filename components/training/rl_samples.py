@@ -46,17 +46,10 @@ class Sample:
     """1 / steps of its trajectory: a trajectory counts once."""
 
 
-def choose_tasks(tasks: Sequence[Task], settings: Rl, seed: int, iteration: int) -> list[Task]:
-    """Tasks of an iteration: skills in turn (every skill as often as any other), a seeded task within the skill."""
-    skills = sorted({task.skill for task in tasks})
-    order: list[str] = []
-    for block in range((iteration + 1) * settings.tasks_per_iteration // len(skills) + 2):
-        names = list(skills)
-        stream(seed, "rl", f"skills-{block}").shuffle(names)
-        order.extend(names)
-    start = iteration * settings.tasks_per_iteration
+def choose_tasks(tasks: Sequence[Task], skills: Sequence[str], seed: int, iteration: int) -> list[Task]:
+    """A seeded task of each of these skills: the tasks of an iteration."""
     chosen = []
-    for place, skill in enumerate(order[start : start + settings.tasks_per_iteration]):
+    for place, skill in enumerate(skills):
         pool = [task for task in tasks if task.skill == skill]
         chosen.append(stream(seed, "rl", f"task-{iteration}-{place}").choice(pool))
     return chosen

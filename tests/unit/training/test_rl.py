@@ -16,12 +16,13 @@ from components.contracts.digests import digest_file, digest_tree
 from components.contracts.errors import BudgetError, CheckpointError, PolicyError
 from components.contracts.params import Params, Rl
 from components.contracts.stage import NullMeter, StepContext
-from components.contracts.task import Verdict
+from components.contracts.task import Task, Verdict
 from components.rollout.episodes import Episode, EpisodeStep
 from components.rollout.policy import Completion, Request
 from components.tracking.events import SpoolSink, spool_path
 from components.tracking.ledger import run_costs
 from components.training import checkpoint, rl, rl_samples
+from components.training.curriculum import SkillTurns
 from components.training.engine import LocalClient
 from components.training.rl import train_rl
 from components.training.rl_samples import choose_tasks, minibatches, reward_of, samples_of
@@ -35,7 +36,7 @@ TASKS = [make_task(i, skill) for i, skill in enumerate(("look", "look", "find", 
 def recipe(**changes: object) -> Params:
     fields = {
         "iterations": 3, "tasks_per_iteration": 4, "group": 6, "lr": 1e-3, "temperature": 1.0, "minibatch": 8,
-        "max_steps": 2, "max_samples": 40, "warmup": 0, "checkpoint_every": 1,
+        "max_steps": 2, "max_samples": 40, "warmup": 0, "checkpoint_every": 1, "focus": 0.7,
     }  # fmt: skip
     return params(model__max_new_tokens=24, **{f"rl__{k}": v for k, v in (fields | changes).items()})
 
@@ -254,13 +255,14 @@ def test_channel_shares_count_calls_that_act() -> None:
     assert figures.metrics()["gui_share"] == pytest.approx(3 / 5)
 
 
-def test_every_skill_gets_as_many_tasks_as_any_other() -> None:
-    own = recipe(tasks_per_iteration=3).rl
-    chosen = [task for i in range(8) for task in choose_tasks(TASKS, own, 1, i)]
-    assert Counter(task.skill for task in chosen) == {"look": 12, "find": 12}
-    assert len({task.task_id for task in chosen}) == len(TASKS)
-    assert chosen == [task for i in range(8) for task in choose_tasks(list(TASKS), own, 1, i)]
-    assert chosen != [task for i in range(8) for task in choose_tasks(TASKS, own, 2, i)]
+def test_tasks_of_the_chosen_skills_are_seeded_and_all_get_their_turn() -> None:
+    def chosen(seed: int, tasks: Sequence[Task] = TASKS) -> list[Task]:
+        turns = SkillTurns((t.skill for t in tasks), 0.0, seed)
+        return [task for i in range(8) for task in choose_tasks(tasks, turns.choose(3, i), seed, i)]
+
+    assert Counter(task.skill for task in chosen(1)) == {"look": 12, "find": 12}
+    assert len({task.task_id for task in chosen(1)}) == len(TASKS)
+    assert chosen(1) == chosen(1, list(TASKS)) and chosen(1) != chosen(2)
 
 
 def test_minibatches_hold_every_trajectory_once_and_whole() -> None:
