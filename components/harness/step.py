@@ -12,7 +12,17 @@ from components.contracts.params import Params
 from components.contracts.stage import StepContext
 from components.contracts.task import Task
 from components.harness.spec import HarnessName, HarnessSpec, default_spec
-from components.harness.trials import RULE, TARGETS, TOOL_OF, Candidate, Evolution, Trial, evolve, run_trial
+from components.harness.trials import (
+    RULE,
+    TARGETS,
+    TOOL_OF,
+    Candidate,
+    Evolution,
+    Trial,
+    evolve,
+    run_trial,
+    untried_skills,
+)  # fmt: skip
 from components.rollout.metering import metered_slots
 from components.rollout.slots import slots
 
@@ -47,6 +57,12 @@ def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: 
         ctx.events.metric(f"{target}_success", tried.success, done)
         return tried
 
+    for target in TARGETS:
+        untried = untried_skills(target, tasks, params.harness.trial_tasks)
+        if untried:
+            ctx.events.note(
+                f"{target}: no trial shows {', '.join(untried)}; harness.trial_tasks is too small to judge by"
+            )
     found = [evolve(target, params.harness.routes, tasks, params.harness.trial_tasks, trial) for target in TARGETS]
     ctx.events.progress(done, done, "trials")
     specs = {e.target: e.chosen.candidate.spec for e in found}

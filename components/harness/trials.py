@@ -223,6 +223,12 @@ def entropy(choices: Sequence[Decision]) -> float:
     return total / max(1, len(choices))
 
 
+def untried_skills(target: HarnessName, tasks: Sequence[Task], count: int) -> list[str]:
+    """Skills of the target's channel that none of its `count` trial tasks shows: a tool only they need looks useless."""
+    able = choose_tasks(tasks, TARGETS[target], len(tasks))
+    return sorted({task.skill for task in able} - {task.skill for task in able[:count]})
+
+
 def evolve(
     target: HarnessName, routes: Sequence[str], tasks: Sequence[Task], count: int, trial: Callable[..., Trial]
 ) -> Evolution:

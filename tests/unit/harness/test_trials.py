@@ -9,9 +9,20 @@ import pytest
 from components.contracts.digests import digest_tree
 from components.contracts.errors import DataError, ParamsError
 from components.contracts.task import Task
+from components.forge.generate import skills_of
 from components.harness.spec import HarnessName, default_spec, load_spec
 from components.harness.step import run
-from components.harness.trials import Candidate, Decision, Trial, better, children, entropy, evolve, start_of
+from components.harness.trials import (
+    Candidate,
+    Decision,
+    Trial,
+    better,
+    children,
+    entropy,
+    evolve,
+    start_of,
+    untried_skills,
+)
 from tests.unit.rollout_store.small import context, params, tasks, write_inputs
 
 ROUTES = ("gui", "terminal", "accessibility")
@@ -98,6 +109,18 @@ def test_the_stage_prunes_the_overlapping_route_and_installs_the_library(tmp_pat
     assert metrics["hybrid_steps"] < metrics["hybrid_start_steps"]
     gui_only = next(r for r in book["trials"] if r["harness"] == "hybrid" and "bash" not in r["tools"])
     assert gui_only["teacher_success"] < 1, "what its tools cannot do counts against a harness"
+
+
+def test_skills_that_no_trial_shows_are_named():
+    dev = tasks(SKILLS, split="dev")
+    assert untried_skills("hybrid", dev, len(dev)) == []
+    left = untried_skills("hybrid", dev, 5)
+    assert len(left) == len(SKILLS) - 5 and set(left) < set(SKILLS)
+    assert set(untried_skills("terminal", dev, 1)) < set(SKILLS) - {"set-volume"}, "only skills of the channel count"
+
+
+def test_the_tiny_profile_tries_every_skill():
+    assert params().harness.trial_tasks >= 2 * len(skills_of("dev"))
 
 
 def test_an_unknown_route_and_a_missing_dev_split_are_refused(tmp_path: Path):
