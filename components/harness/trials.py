@@ -224,7 +224,7 @@ def entropy(choices: Sequence[Decision]) -> float:
 
 
 def untried_skills(target: HarnessName, tasks: Sequence[Task], count: int) -> list[str]:
-    """Skills of the target's channel that none of its `count` trial tasks shows: a tool only they need looks useless."""
+    """Skills of the target's channel that none of `count` trial tasks shows: what only they need looks useless."""
     able = choose_tasks(tasks, TARGETS[target], len(tasks))
     return sorted({task.skill for task in able} - {task.skill for task in able[:count]})
 
