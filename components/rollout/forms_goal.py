@@ -11,7 +11,8 @@ Goal = Mapping[str, Any]
 
 
 def fill_form(view: View, goal: Goal) -> Move | None:
-    """`values`: label -> text, option or truth; `send` False stops before sending. Done when a record was sent."""
+    """`values`: label -> text, option or truth; `order`: labels as the task names them, otherwise as the form shows
+    them; `send` False stops before sending. Done when a record was sent."""
     window, values = view.window("forms"), goal["values"]
     if window is not None and window["sent"]:
         return None
@@ -24,7 +25,8 @@ def fill_form(view: View, goal: Goal) -> Move | None:
         return move
     if any(value for label, value in window["values"].items() if label not in values):
         return _button(view, "reset", "a field is wrong")
-    for label, found in window["values"].items():
+    for label in goal.get("order", window["values"]):
+        found = window["values"].get(label)
         if label in values and found != values[label]:
             return _fill(view, window["focus"] == label, label, found, values[label])
     return _button(view, "send", "the form is right") if goal.get("send", True) else None
@@ -38,7 +40,7 @@ def _fill(view: View, focused: bool, label: str, found: Any, wanted: Any) -> Mov
     if field is None:
         return escape(view)
     if not focused:
-        return click(field, f"{label} is empty" if not found else f"{label} is wrong")
+        return click(field, f"{label} is wrong" if found else f"{label} must be {wanted}")
     return press("delete", why=f"{label} is wrong") if found else type_text(wanted, f"{label} must be {wanted}")
 
 

@@ -15,7 +15,7 @@ def form_branches(args: Args, values: dict[str, Any], partial: dict[str, Any]) -
     return Branches(
         setup=(scene.form_step(args["form"]),),
         checks=(check("form_record", values=values), others(forms=True)),
-        plan=(by_hand("fill_form", values=values),),
+        plan=(by_hand("fill_form", values=values, order=list(values)),),
         shortcut=(by_hand("fill_form", values=partial, send=partial != values),),
     )
 
