@@ -24,8 +24,11 @@ class GuestError(SandboxError):
 
 
 class Channel:
-    """Calls to one agent, one at a time, from any thread. After a failure that is no `GuestError` it is closed for good:
-    answers could be out of step, and a desktop of unknown state is worth nothing."""
+    """Calls to one agent, one at a time, from any thread.
+
+    After a failure that is no `GuestError` it is closed for good: answers could be out of step, and a desktop of
+    unknown state is worth nothing.
+    """
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock

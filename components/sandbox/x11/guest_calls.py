@@ -86,7 +86,9 @@ class GuestCalls:
 
     def act(self, *calls: ComputerUse, quiet: float = ACTION_QUIET, limit: float = ACTION_LIMIT) -> Settled:
         """Carries out the actions in order, then settles."""
-        actions = [call.model_dump(include={"action", "coordinate", "start", "keys", "text", "pixels"}) for call in calls]
+        actions = [
+            call.model_dump(include={"action", "coordinate", "start", "keys", "text", "pixels"}) for call in calls
+        ]
         seconds = limit + 5.0 + _SECONDS_A_CHARACTER * sum(len(call.text) for call in calls)
         return Settled(**self._ask("act", {"actions": actions, "quiet": quiet, "limit": limit}, seconds=seconds))
 
@@ -107,7 +109,7 @@ class GuestCalls:
         return [_window(entry) for entry in self._ask("windows")]
 
     def await_window(self, text: str = "", *, kind: str = "", limit: float = LAUNCH_LIMIT) -> Window | None:
-        """The first window whose title or application holds `text` (case does not count); None after `limit` seconds."""
+        """The first window whose title or application holds `text`, whatever the case; None after `limit` seconds."""
         found = self._ask("await_window", {"text": text, "kind": kind, "limit": limit}, seconds=limit)
         return _window(found[0]) if found else None
 

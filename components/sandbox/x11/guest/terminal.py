@@ -91,7 +91,8 @@ class Terminal:
         output = CappedOutput(self._output_chars)
         token = secrets.token_hex(8)
         line = (
-            f'__status_is "$__status"; . {shlex.quote(self._file)} </dev/null >&{_OUTPUT} 2>&1 {_OUTPUT}>&- {_REPORT}>&-; '
+            f'__status_is "$__status"; . {shlex.quote(self._file)} '
+            f"</dev/null >&{_OUTPUT} 2>&1 {_OUTPUT}>&- {_REPORT}>&-; "
             f"__status=$?; __report {token}\n"
         )
         os.write(shell.terminal, line.encode())
@@ -140,7 +141,7 @@ class Terminal:
         opening = (
             f"set +m; exec {_OUTPUT}>&1 {_REPORT}>&{report_end} {report_end}>&-; __status=0; "
             '__status_is() { \\builtin return "$1"; }; '
-            "__report() { \\builtin printf '%s %d %s\\0' \"$1\" \"$__status\" \"$PWD\" "
+            '__report() { \\builtin printf \'%s %d %s\\0\' "$1" "$__status" "$PWD" '
             f">&{_REPORT}; }}; "
             f"__report {token}\n"
         )
