@@ -65,7 +65,8 @@ def test_the_pointer_is_seen_on_the_screen(person: Person) -> None:
     before = person.desktop.observe().screen
     person.act("mouse_move", coordinate=(600, 300))
     changed = np.argwhere((person.desktop.observe().screen != before).any(axis=2))
-    assert {(y // 100, x // 100) for y, x in changed} == {(2, 2), (3, 6)}
+    near = [[max(abs(x - at[0]), abs(y - at[1])) < 40 for y, x in changed] for at in ((200, 200), (600, 300))]
+    assert any(near[0]) and any(near[1]) and all(map(max, *near))
 
 
 def test_left_click_puts_the_caret(person: Person) -> None:

@@ -55,15 +55,16 @@ def test_a_broken_command_cannot_hang_or_put_the_shell_out_of_step(shared: Perso
     assert shared.bash("echo fine $kept").output == "fine 1\n"
 
 
-def test_messages_name_the_line_of_the_command(shared: Person) -> None:
-    assert shared.bash("true\nnothing_here").output == "bash: line 2: nothing_here: command not found\n"
+def test_messages_do_not_show_how_a_command_got_in(shared: Person) -> None:
+    assert shared.bash("true\nnothing_here").output == "bash: nothing_here: command not found\n"
+    assert shared.bash("echo )").output.startswith("bash: line 1: syntax error")
 
 
 def test_a_long_running_command_is_interrupted_and_the_shell_kept(shared: Person) -> None:
     shared.bash("cd /tmp; kept=1")
-    result = shared.bash("echo begun; sleep 1000", timeout=0.3)
+    result = shared.bash("echo begun; sleep 1000", timeout=2)
     assert result.timed_out and result.exit_code == 124
-    assert result.output.startswith("begun\n[timed out after 0.3 s and was interrupted]")
+    assert result.output.startswith("begun\n[timed out after 2 s and was")
     assert shared.bash("pwd; echo $kept; pgrep -c sleep").output == "/tmp\n1\n0\n"
 
 
@@ -78,7 +79,7 @@ def test_a_child_that_ignores_the_interrupt_is_killed_and_the_shell_kept(shared:
 
 def test_a_shell_that_cannot_be_stopped_is_replaced_in_the_same_directory(shared: Person) -> None:
     shared.bash("cd /tmp")
-    result = shared.bash("trap '' INT; while :; do :; done", timeout=0.3)
+    result = shared.bash("trap '' INT; while :; do :; done", timeout=2)
     assert result.timed_out and "killed with its shell" in result.output
     assert shared.bash("pwd").output == "/tmp\n"
 

@@ -15,6 +15,8 @@ ACTION_LIMIT, LAUNCH_LIMIT = 5.0, 30.0
 """Seconds after which a screen that does not settle is taken as it is."""
 FILE_LIMIT = 64 << 20
 _SECONDS_A_CHARACTER = 0.05
+_SECONDS_A_BATCH, _BATCH = 12.0, 100
+"""Characters that are on no key come in batches: each waits for the applications twice."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,16 @@ class Terminal:
 
 
 @dataclass(frozen=True)
+class Cell:
+    """What a cell of Python gave. `failed`: an exception ended it."""
+
+    output: str
+    failed: bool
+    timed_out: bool
+    truncated: bool
+
+
+@dataclass(frozen=True)
 class FileInfo:
     """`path` relative to the folder asked for, `size` in bytes, `mtime` in seconds since 1970."""
 
@@ -89,7 +101,7 @@ class GuestCalls:
         actions = [
             call.model_dump(include={"action", "coordinate", "start", "keys", "text", "pixels"}) for call in calls
         ]
-        seconds = limit + 5.0 + _SECONDS_A_CHARACTER * sum(len(call.text) for call in calls)
+        seconds = limit + 5.0 + sum(_typing_seconds(call.text) for call in calls)
         return Settled(**self._ask("act", {"actions": actions, "quiet": quiet, "limit": limit}, seconds=seconds))
 
     def settle(self, quiet: float = ACTION_QUIET, limit: float = ACTION_LIMIT, *, change: bool = False) -> Settled:
@@ -130,6 +142,12 @@ class GuestCalls:
             "bash", {"command": command, "timeout": timeout, "restart": restart}, seconds=timeout + 15.0
         ))  # fmt: skip
 
+    def python(self, code: str, timeout: float = 30.0, *, restart: bool = False) -> Cell:
+        """Runs a cell in the desktop's one Python; a last expression is printed. `timeout` in seconds."""
+        return Cell(**self._ask(
+            "python", {"code": code, "timeout": timeout, "restart": restart}, seconds=timeout + 15.0
+        ))  # fmt: skip
+
     def put(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
         """Writes a file; relative paths start at the home."""
         self._channel.call("put", {"path": path, "mode": mode}, data, seconds=60)
@@ -155,6 +173,12 @@ class GuestCalls:
 
     def _ask(self, call: str, args: dict[str, Any] | None = None, *, seconds: float = 10.0) -> Any:
         return self._channel.call(call, args, seconds=seconds)[0]
+
+
+def _typing_seconds(text: str) -> float:
+    """What typing may take at most."""
+    rare = sum(1 for character in text if character > "~")
+    return _SECONDS_A_CHARACTER * len(text) + (_SECONDS_A_BATCH * (1 + rare // _BATCH) if rare else 0.0)
 
 
 def _window(entry: dict[str, Any]) -> Window:

@@ -69,7 +69,7 @@ def profile_files() -> Iterator[tuple[str, bytes]]:
 
 
 def agent_command(fd: int) -> list[str]:
-    """Under the system's python, which has the X and picture libraries; -I: no variable and no home of the user counts."""
+    """Under the system's python, which has the X and picture libraries; with -I no variable and no home counts."""
     return ["/usr/bin/python3", "-I", "-c", _START, str(fd)]
 
 

@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 from components.sandbox.x11.guest import files, wire
+from components.sandbox.x11.guest.cells import Cells
 from components.sandbox.x11.guest.processes import freeze_all, kill_all, thaw
 from components.sandbox.x11.guest.stack import DISPLAY, Stack, StartError
 from components.sandbox.x11.guest.terminal import Terminal
@@ -58,6 +59,7 @@ class Agent:
         self._grabber = Grabber(DISPLAY)
         self._inputs = Inputs(self._display, (width, height), self._idle, time.monotonic)
         self._terminal = Terminal(home, env["XDG_RUNTIME_DIR"], self._stack.env, int(settings["output_chars"]))
+        self._cells = Cells(home, self._stack.env, int(settings["output_chars"]))
         self._frozen: list[int] = []
         if not self._windows.wait(self._windows.manager_is_up, _MANAGER_SECONDS):
             raise StartError(f"the window manager was not up in {_MANAGER_SECONDS:g} s")
@@ -150,9 +152,15 @@ class Agent:
             return {"output": "", "exit_code": 0, "timed_out": False, "truncated": False, "directory": ""}, b""
         return self._terminal.run(str(args["command"]), float(args["timeout"])), b""
 
+    def do_python(self, args: dict[str, Any], blob: bytes) -> Answer:
+        """Runs a cell of code in the one Python of the episode."""
+        if args.get("restart"):
+            self._cells.stop()
+        return self._cells.run(str(args.get("code", "")), float(args["timeout"])), b""
+
     def do_kill_apps(self, args: dict[str, Any], blob: bytes) -> Answer:
-        """Ends all but the desktop itself and the shell; what the shell started ends too."""
-        killed = kill_all({*self._stack.pids, self._terminal.pid})
+        """Ends all but the desktop itself, the shell and Python; what those started ends too."""
+        killed = kill_all({*self._stack.pids, self._terminal.pid, self._cells.pid})
         self._stack.children.reap()
         return {"killed": killed}, b""
 

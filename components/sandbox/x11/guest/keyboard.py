@@ -12,6 +12,9 @@ _SHIFT_LEVELS = 2
 _UNICODE = 0x01000000
 """A keysym for any character: this plus its code point (X11 protocol, appendix A)."""
 
+_MULTIMEDIA = 0x1008FF
+"""First bytes of the keysyms of volume, mail and such keys: no name of ours stands for them, so theirs are spare too."""
+
 _NAMES = {
     "ctrl": "Control_L", "alt": "Alt_L", "shift": "Shift_L", "super": "Super_L", "enter": "Return", "tab": "Tab",
     "space": "space", "backspace": "BackSpace", "delete": "Delete", "insert": "Insert", "esc": "Escape",
@@ -53,8 +56,9 @@ class Keyboard:
         self._keys: dict[int, tuple[int, bool]] = {}
         self._spares: list[int] = []
         for keycode, row in enumerate(rows, first):
-            if not any(row):
+            if all(keysym == 0 or keysym >> 8 == _MULTIMEDIA for keysym in row):
                 self._spares.append(keycode)
+                continue
             for level, keysym in enumerate(list(row)[:_SHIFT_LEVELS]):
                 if keysym and (keysym not in self._keys or (level == 0 and self._keys[keysym][1])):
                     self._keys[keysym] = keycode, level == 1
