@@ -13,7 +13,7 @@ _UNICODE = 0x01000000
 """A keysym for any character: this plus its code point (X11 protocol, appendix A)."""
 
 _MULTIMEDIA = 0x1008FF
-"""First bytes of the keysyms of volume, mail and such keys: no name of ours stands for them, so theirs are spare too."""
+"""First bytes of the keysyms of volume, mail and such keys: no name of ours is one of them, so they are spare too."""
 
 _NAMES = {
     "ctrl": "Control_L", "alt": "Alt_L", "shift": "Shift_L", "super": "Super_L", "enter": "Return", "tab": "Tab",
