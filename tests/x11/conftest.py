@@ -54,7 +54,7 @@ class Person:
 
     def selected(self) -> str:
         """What is selected, as another program sees it."""
-        return self.bash("timeout 5 xclip -o -selection primary 2>/dev/null").output
+        return self.bash("timeout 60 xclip -o -selection primary 2>/dev/null", timeout=90).output
 
     def edit(self, name: str, text: str = "") -> Window:
         """Opens a file of the home in the editor."""

@@ -167,7 +167,7 @@ def test_the_file_manager_opens_a_file_by_double_click(person: Person) -> None:
     rows, columns = np.nonzero((pane != 255).any(axis=2))
     at = x0 + 165 + int(np.median(columns)), y0 + 85 + int(np.median(rows))
     person.act("double_click", coordinate=at)
-    assert person.guest.await_window("letter.txt") is not None
+    assert person.guest.await_window("letter.txt", limit=120) is not None
 
 
 def _click(at: tuple[int, int]):  # type: ignore[no-untyped-def]

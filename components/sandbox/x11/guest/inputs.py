@@ -15,8 +15,8 @@ _HOLD, _GAP = 10, 40
 _DRAG_STEPS, _DRAG_STEP, _DRAG_END = 10, 8, 30
 _KEY_GAP, _KEY_HOLD = 1, 1
 _DOUBLE_CLICK = 850
-"""Two single clicks at one place that are nearer than this would be taken for a double click: the profile says 800, so
-that a double click is one on a busy machine too. People and models are rarely that quick; then the second is held back."""
+"""Two single clicks at one place that are nearer than this would be taken for a double click; the second is held back.
+The profile says 800: a double click is one on a busy machine too, and people and models are rarely quicker."""
 
 _LEFT, _MIDDLE, _RIGHT, _UP, _DOWN = 1, 2, 3, 4, 5
 _SCROLL_PIXELS = 100

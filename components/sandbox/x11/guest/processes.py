@@ -136,13 +136,31 @@ class Busy:
 
     def _read(self) -> dict[str, int]:
         found: dict[str, int] = {}
-        for entry in os.listdir("/proc"):
-            if entry.isdigit() and int(entry) not in self._skip:
-                folder = f"/proc/{entry}/task"
-                with suppress(OSError):
-                    for thread in os.listdir(folder):
-                        with suppress(OSError, ValueError, IndexError):
-                            with open(f"{folder}/{thread}/schedstat", "rb") as file:
-                                run, wait = file.read().split()[:2]
-                            found[f"{entry}/{thread}"] = int(run) + int(wait)
+        for thread in _threads(self._skip):
+            with suppress(OSError, ValueError, IndexError):
+                with open(f"{thread}/schedstat", "rb") as file:
+                    run, wait = file.read().split()[:2]
+                found[thread] = int(run) + int(wait)
         return found
+
+
+def anyone_ready() -> bool:
+    """Whether some thread but ours runs or waits for a processor right now, the X server's too.
+
+    The kernel adds a wait to its sum only when it is over, so that one who gets no processor at all looks idle there.
+    """
+    for thread in _threads({os.getpid()}):
+        with suppress(OSError):
+            with open(f"{thread}/stat", "rb") as file:
+                if file.read().rpartition(b")")[2].lstrip()[:1] == b"R":
+                    return True
+    return False
+
+
+def _threads(skip: Collection[int]) -> Iterator[str]:
+    """Folders of all threads, but those of the processes in `skip`."""
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) not in skip:
+            with suppress(OSError):
+                for thread in os.listdir(f"/proc/{entry}/task"):
+                    yield f"/proc/{entry}/task/{thread}"

@@ -15,7 +15,7 @@ from typing import Any
 from Xlib import display as xdisplay
 from Xlib.ext import damage
 
-from components.sandbox.x11.guest.processes import Busy
+from components.sandbox.x11.guest.processes import Busy, anyone_ready
 
 _TICK = 0.05
 """Seconds between two looks at the processes. The screen needs none: its changes arrive as events."""
@@ -61,7 +61,8 @@ class Settling:
             while looks and looks[0][0] < now - quiet:
                 looks.popleft()
             worked = sum(spent for _, spent in looks)
-            if now - painted >= quiet and now - start >= quiet and worked < _IDLE_SHARE * quiet:
+            still = now - painted >= quiet and now - start >= quiet and worked < _IDLE_SHARE * quiet
+            if still and not anyone_ready():
                 return self._report(True, now - start, looks, quiet)
 
     def wait_for_change(self, limit: float) -> bool:
