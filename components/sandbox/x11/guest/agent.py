@@ -27,6 +27,8 @@ _PR_SET_DUMPABLE = 4
 _MANAGER_SECONDS = 20.0
 _IDLE_QUIET, _IDLE_LIMIT = 0.1, 5.0
 """Seconds: when applications count as done with the keys they got, before a key changes its meaning."""
+_HANDLED_LIMIT = 0.3
+"""Seconds between the clicks of a double click at most: well below the time that makes it two single ones."""
 
 Answer = tuple[Any, bytes]
 
@@ -57,7 +59,7 @@ class Agent:
         self._windows = Windows(DISPLAY)
         self._settling = Settling(DISPLAY, (self._stack.pid("Xvfb"),))
         self._grabber = Grabber(DISPLAY)
-        self._inputs = Inputs(self._display, (width, height), self._idle, time.monotonic)
+        self._inputs = Inputs(self._display, (width, height), self._idle, self._handled, time.monotonic)
         self._terminal = Terminal(home, env["XDG_RUNTIME_DIR"], self._stack.env, int(settings["output_chars"]))
         self._cells = Cells(home, self._stack.env, int(settings["output_chars"]))
         self._frozen: list[int] = []
@@ -68,6 +70,9 @@ class Agent:
 
     def _idle(self) -> None:
         self._settling.wait(_IDLE_QUIET, _IDLE_LIMIT)
+
+    def _handled(self) -> None:
+        self._settling.wait_until_handled(_HANDLED_LIMIT)
 
     def answer(self, call: str, args: dict[str, Any], blob: bytes) -> Answer:
         self._stack.children.reap()

@@ -30,12 +30,20 @@ Point = tuple[int, int]
 class Inputs:
     """Carries out the actions of the `computer_use` tool, except `wait` and `terminate`, which press nothing."""
 
-    def __init__(self, display: Display, size: Point, idle: Callable[[], object], clock: Callable[[], float]) -> None:
-        """`clock` gives seconds; `idle`: see `Keyboard`."""
+    def __init__(
+        self,
+        display: Display,
+        size: Point,
+        idle: Callable[[], object],
+        handled: Callable[[], object],
+        clock: Callable[[], float],
+    ) -> None:
+        """`clock` gives seconds; `idle`: see `Keyboard`; `handled` waits a little till the last event was taken."""
         self._display = display
         self._root = display.screen().root
         self._size = size
         self._keyboard = Keyboard(display, idle)
+        self._handled = handled
         self._clock = clock
         self._clicked: tuple[Point, float] | None = None
 
@@ -104,6 +112,9 @@ class Inputs:
             self._move(at)
         first = self._apart(at or self.pointer()) if button == _LEFT else 0
         for number in range(times):
+            if number:
+                self._display.sync()
+                self._handled()
             self._fake(X.ButtonPress, button, _GAP if number else max(first, 1))
             self._fake(X.ButtonRelease, button, _HOLD)
         if button == _LEFT:

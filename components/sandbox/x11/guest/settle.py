@@ -19,6 +19,7 @@ from components.sandbox.x11.guest.processes import Busy, anyone_ready
 
 _TICK = 0.05
 """Seconds between two looks at the processes. The screen needs none: its changes arrive as events."""
+_GLANCE = 0.005
 _IDLE_SHARE = 0.2
 """Share of one core below which the applications together count as idle."""
 _SMALL = (24, 40)
@@ -73,6 +74,19 @@ class Settling:
             if left <= 0:
                 return False
             select.select([self._display], [], [], left)
+        return True
+
+    def wait_until_handled(self, limit: float) -> bool:
+        """Until nobody has anything to do at this moment; False when that was not so within `limit` seconds.
+
+        Much less than settled: it lets the window manager and the application take an event before the next comes.
+        """
+        deadline = time.monotonic() + limit
+        while anyone_ready():
+            if time.monotonic() >= deadline:
+                return False
+            select.select([self._display], [], [], _GLANCE)
+            self._drain()
         return True
 
     def begin(self) -> None:
