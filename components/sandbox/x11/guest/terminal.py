@@ -251,7 +251,7 @@ class Terminal:
 
     def _result(self, output: CappedOutput, code: int, note: str = "", timed_out: bool = False) -> dict[str, Any]:
         text, truncated = output.finish()
-        text = text.replace(f"{self._file}: line ", "bash: line ").replace(f"{self._file}: ", "bash: ")
+        text = text.replace(f"bash: {self._file}: ", "bash: ").replace(f"{self._file}: ", "bash: ")
         if note:
             text += f"{'' if not text or text.endswith(chr(10)) else chr(10)}[{note}]\n"
         return {"output": text, "exit_code": code, "timed_out": timed_out, "truncated": truncated,
