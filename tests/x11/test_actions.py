@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import string
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from components.contracts.errors import CallError, SandboxError
 
-from .conftest import Person, line_of
+from .conftest import Person, line_of, wait_for
 
 LINES = "".join(f"word{number} tail\n" for number in range(400))
 
@@ -160,11 +162,17 @@ def test_the_file_manager_opens_a_file_by_double_click(person: Person) -> None:
     person.guest.put("docs/letter.txt", b"dear reader\n")
     window = person.guest.open(["pcmanfm", "docs"], "docs")
     assert window is not None
-    screen = person.desktop.observe().screen
     x0, y0, x1, y1 = window.box
-    # The only thing in the white pane: the file's icon.
-    pane = screen[y0 + 85 : y1 - 40, x0 + 165 : x1 - 10]
-    rows, columns = np.nonzero((pane != 255).any(axis=2))
+
+    def icon() -> tuple[np.ndarray, np.ndarray]:
+        """Where the only thing in the white pane is: the file's icon."""
+        with Image.open(io.BytesIO(person.guest.shot(pointer=False).png)) as image:
+            pane = np.asarray(image.convert("RGB"))[y0 + 85 : y1 - 40, x0 + 165 : x1 - 10]
+        rows, columns = np.nonzero((pane != 255).any(axis=2))
+        return rows, columns
+
+    assert wait_for(lambda: icon()[0].size > 500, 60)
+    rows, columns = icon()
     at = x0 + 165 + int(np.median(columns)), y0 + 85 + int(np.median(rows))
     person.act("double_click", coordinate=at)
     assert person.guest.await_window("letter.txt", limit=120) is not None
