@@ -1,6 +1,7 @@
 # make recipe   the whole recipe on this machine        make test    style, types, tests
 # make bench    figures with the machine's description  make clean   forget runs, outputs and caches
 # make env      the environment alone (.venv, from requirements/lock.txt)
+# make desktops the packages of real desktops (backend x11), where they may be installed
 #
 # Settings for `env` stand in .ci/env; ARGS goes to the command, e.g. make recipe ARGS="--profile smoke".
 SHELL := /bin/bash
@@ -13,7 +14,7 @@ export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 ARGS ?=
 
-.PHONY: recipe test test-full bench clean env lock
+.PHONY: recipe test test-full bench clean env lock desktops
 recipe: env
 	.venv/bin/cowork run $(ARGS)
 
@@ -30,6 +31,9 @@ bench: env
 
 env:
 	@.ci/env
+
+desktops:
+	@.ci/x11
 
 lock:
 	requirements/relock.sh

@@ -116,6 +116,17 @@ def _confinement(unconfined: bool) -> Check:
     return Check("confinement", "bad", probe.details or "none works here", probe.remedy)
 
 
+def _desktops() -> Check:
+    """Never more than a word: only runs on the backend `x11` need them."""
+    from components.sandbox.x11.drivers.bwrap_host import BwrapHost
+
+    problem = BwrapHost().problem()
+    text = (
+        f"none here ({problem}; `make desktops` installs them; minidesk needs none)" if problem else "bwrap-host works"
+    )
+    return Check("real desktops", "ok", text)
+
+
 def _lock(workspace: Workspace) -> Check:
     owner = holder(workspace.state / "lock")
     return (
@@ -157,7 +168,7 @@ def quick_checks(workspace: Workspace, stages: Mapping[str, StageDef], unconfine
 
 
 def all_checks(workspace: Workspace, stages: Mapping[str, StageDef], unconfined: bool) -> list[Check]:
-    return [*quick_checks(workspace, stages, unconfined), _memory(), _lock(workspace)]
+    return [*quick_checks(workspace, stages, unconfined), _memory(), _desktops(), _lock(workspace)]
 
 
 def require(checks: list[Check]) -> None:

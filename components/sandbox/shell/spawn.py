@@ -12,14 +12,18 @@ import os
 import signal
 import subprocess
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from select import POLLIN, poll
+from typing import TypeVar
 
 from components.contracts.errors import SandboxError
 from components.sandbox.confine import Launch
+
+Started = TypeVar("Started")
 
 _starter: ThreadPoolExecutor | None = None
 _starter_lock = threading.Lock()
@@ -51,14 +55,19 @@ class Guest:
 
 def start(launch: Launch) -> Guest:
     """Start the guest with three non-blocking pipes. Raises `SandboxError` when it cannot be started at all."""
+    return lasting(lambda: _start(launch))
+
+
+def lasting(work: Callable[[], Started]) -> Started:
+    """Does `work` on a thread that lives as long as this process, and gives back what it returns or raises."""
     global _starter
     if threading.current_thread() is threading.main_thread():
-        return _start(launch)
+        return work()
     with _starter_lock:
         if _starter is None:
             _starter = ThreadPoolExecutor(1, thread_name_prefix="guest-starter")
         starter = _starter
-    return starter.submit(_start, launch).result()
+    return starter.submit(work).result()
 
 
 def _start(launch: Launch) -> Guest:
@@ -85,7 +94,7 @@ def _start(launch: Launch) -> Guest:
 
 def find_init(guest: Guest) -> None:
     """Remember the first process of the guest's process namespace. To be called when the guest has reported."""
-    init = _namespace_init(guest.process.pid)
+    init = namespace_init(guest.process.pid)
     if init is not None and guest.init_pidfd is None:
         with suppress(ProcessLookupError):
             guest.init_pidfd = os.pidfd_open(init)
@@ -125,7 +134,7 @@ def stop(guest: Guest, *, confined: bool, deadline_seconds: float = 5.0) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _namespace_init(pid: int) -> int | None:
+def namespace_init(pid: int) -> int | None:
     """First descendant of `pid` that is in a process namespace below ours; None when there is none (yet)."""
     here = os.stat("/proc/self/ns/pid").st_ino
     with suppress(OSError):

@@ -1,0 +1,1 @@
+"""Ways to start a sandbox with the guest agent in it."""

@@ -1,0 +1,83 @@
+"""The windows as the window manager tells them (EWMH)."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from Xlib import X
+from Xlib.display import Display
+from Xlib.error import XError
+
+_LOOK = 0.25
+"""Seconds until another look when no event came: a property of another window may have changed meanwhile."""
+
+
+class Windows:
+    """Reads on a connection of its own, which also hears of changes."""
+
+    def __init__(self, name: str) -> None:
+        self._display = Display(name)
+        self._root = self._display.screen().root
+        self._root.change_attributes(event_mask=X.PropertyChangeMask)
+        self._display.sync()
+
+    def listing(self) -> list[dict[str, Any]]:
+        """All managed windows, oldest first: id, title, app (its class), kind (normal, dialog, desktop, dock, ...),
+        box (x0, y0, x1, y1), active, pid (0 = unknown)."""
+        active = self._property(self._root, "_NET_ACTIVE_WINDOW")
+        current = int(active[0]) if active else 0
+        found = []
+        for number in self._property(self._root, "_NET_CLIENT_LIST") or ():
+            with suppress(XError):  # it closed while we looked
+                found.append(self._describe(int(number), current))
+        return found
+
+    def manager_is_up(self) -> bool:
+        return bool(self._property(self._root, "_NET_SUPPORTING_WM_CHECK"))
+
+    def wait(self, condition: Callable[[], bool], limit: float) -> bool:
+        """Until `condition` holds; False when it did not within `limit` seconds."""
+        deadline = time.monotonic() + limit
+        while not condition():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            self._display.flush()
+            select.select([self._display], [], [], min(left, _LOOK))
+            while self._display.pending_events():
+                self._display.next_event()
+        return True
+
+    def _describe(self, number: int, active: int) -> dict[str, Any]:
+        window = self._display.create_resource_object("window", number)
+        geometry = window.get_geometry()
+        corner = window.translate_coords(self._root, 0, 0)
+        x, y = -int(corner.x), -int(corner.y)
+        names = window.get_wm_class()
+        kinds = self._property(window, "_NET_WM_WINDOW_TYPE")
+        atom = self._display.get_atom_name(int(kinds[0])) if kinds else "_NET_WM_WINDOW_TYPE_NORMAL"
+        pid = self._property(window, "_NET_WM_PID")
+        return {
+            "id": number,
+            "title": self._title(window),
+            "app": names[1] if names else "",
+            "kind": atom.removeprefix("_NET_WM_WINDOW_TYPE_").lower(),
+            "box": [x, y, x + int(geometry.width), y + int(geometry.height)],
+            "active": number == active,
+            "pid": int(pid[0]) if pid else 0,
+        }
+
+    def _title(self, window: Any) -> str:
+        value = self._property(window, "_NET_WM_NAME")
+        if value:
+            return bytes(value).decode("utf-8", "replace")
+        name = window.get_wm_name()
+        return name if isinstance(name, str) else ""
+
+    def _property(self, window: Any, name: str) -> Any:
+        found = window.get_full_property(self._display.intern_atom(name), X.AnyPropertyType)
+        return found.value if found is not None else None

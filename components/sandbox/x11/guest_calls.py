@@ -1,0 +1,185 @@
+"""A running desktop as Python sees it: one method a call of the agent. Setups, verifiers and the backend use it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from components.contracts.calls import ComputerUse
+from components.sandbox.x11.channel import Channel
+
+ACTION_QUIET, LAUNCH_QUIET = 0.2, 0.4
+"""Seconds without paint or work that count as settled, after an action and after the start of an application."""
+ACTION_LIMIT, LAUNCH_LIMIT = 5.0, 30.0
+"""Seconds after which a screen that does not settle is taken as it is."""
+FILE_LIMIT = 64 << 20
+_SECONDS_A_CHARACTER = 0.05
+_SECONDS_A_BATCH, _BATCH = 12.0, 100
+"""Characters that are on no key come in batches: each waits for the applications twice."""
+
+
+@dataclass(frozen=True)
+class Settled:
+    """`settled` False: the limit passed first. `painted`: paint events; `busy`: share of a core at the end."""
+
+    settled: bool
+    seconds: float
+    painted: int
+    busy: float
+
+
+@dataclass(frozen=True)
+class Picture:
+    """`png` as the agent encoded it; `uniform`: one colour all over, so it was never painted."""
+
+    png: bytes
+    pointer: tuple[int, int]
+    uniform: bool
+
+
+@dataclass(frozen=True)
+class Window:
+    """A managed window. `kind`: normal, dialog, desktop, dock, ... `box` without the frame. `pid` 0 = unknown."""
+
+    id: int
+    title: str
+    app: str
+    kind: str
+    box: tuple[int, int, int, int]
+    active: bool
+    pid: int
+
+    @property
+    def center(self) -> tuple[int, int]:
+        x0, y0, x1, y1 = self.box
+        return (x0 + x1) // 2, (y0 + y1) // 2
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """What a terminal command gave. `directory`: where the shell is now."""
+
+    output: str
+    exit_code: int
+    timed_out: bool
+    truncated: bool
+    directory: str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a cell of Python gave. `failed`: an exception ended it."""
+
+    output: str
+    failed: bool
+    timed_out: bool
+    truncated: bool
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    """`path` relative to the folder asked for, `size` in bytes, `mtime` in seconds since 1970."""
+
+    path: str
+    size: int
+    mtime: float
+
+
+class GuestCalls:
+    """Every method raises `GuestError` when the agent refuses the call and `SandboxError` when the agent is lost."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    def gone(self) -> list[str]:
+        """Parts of the desktop (server, window manager, ...) that have ended."""
+        return [str(name) for name in self._ask("hello")["gone"]]
+
+    def act(self, *calls: ComputerUse, quiet: float = ACTION_QUIET, limit: float = ACTION_LIMIT) -> Settled:
+        """Carries out the actions in order, then settles."""
+        actions = [
+            call.model_dump(include={"action", "coordinate", "start", "keys", "text", "pixels"}) for call in calls
+        ]
+        seconds = limit + 5.0 + sum(_typing_seconds(call.text) for call in calls)
+        return Settled(**self._ask("act", {"actions": actions, "quiet": quiet, "limit": limit}, seconds=seconds))
+
+    def settle(self, quiet: float = ACTION_QUIET, limit: float = ACTION_LIMIT, *, change: bool = False) -> Settled:
+        """Waits for a settled screen; with `change` first for something to be painted at all."""
+        return Settled(**self._ask("settle", {"quiet": quiet, "limit": limit, "change": change}, seconds=limit))
+
+    def shot(self, *, pointer: bool = True) -> Picture:
+        """The screen as it is now."""
+        answer, data = self._channel.call("shot", {"pointer": pointer})
+        return Picture(data, (int(answer["pointer"][0]), int(answer["pointer"][1])), bool(answer["uniform"]))
+
+    def windows(self) -> list[Window]:
+        """All windows of applications, oldest first: not the desktop itself, nor the panel."""
+        return [window for window in self.all_windows() if window.kind not in ("desktop", "dock")]
+
+    def all_windows(self) -> list[Window]:
+        return [_window(entry) for entry in self._ask("windows")]
+
+    def await_window(self, text: str = "", *, kind: str = "", limit: float = LAUNCH_LIMIT) -> Window | None:
+        """The first window whose title or application holds `text`, whatever the case; None after `limit` seconds."""
+        found = self._ask("await_window", {"text": text, "kind": kind, "limit": limit}, seconds=limit)
+        return _window(found[0]) if found else None
+
+    def launch(self, argv: Sequence[str], *, cwd: str = "") -> int:
+        """Starts an application and gives its pid inside; does not wait for a window."""
+        return int(self._ask("launch", {"argv": list(argv), "cwd": cwd})["pid"])
+
+    def open(self, argv: Sequence[str], text: str, *, limit: float = LAUNCH_LIMIT) -> Window | None:
+        """Starts an application, waits for its window (see `await_window`) and for a settled screen."""
+        self.launch(argv)
+        window = self.await_window(text, limit=limit)
+        self.settle(LAUNCH_QUIET, limit)
+        return window
+
+    def bash(self, command: str, timeout: float = 30.0, *, restart: bool = False) -> Terminal:
+        """Runs a command in the desktop's one shell; `timeout` in seconds."""
+        return Terminal(**self._ask(
+            "bash", {"command": command, "timeout": timeout, "restart": restart}, seconds=timeout + 15.0
+        ))  # fmt: skip
+
+    def python(self, code: str, timeout: float = 30.0, *, restart: bool = False) -> Cell:
+        """Runs a cell in the desktop's one Python; a last expression is printed. `timeout` in seconds."""
+        return Cell(**self._ask(
+            "python", {"code": code, "timeout": timeout, "restart": restart}, seconds=timeout + 15.0
+        ))  # fmt: skip
+
+    def put(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
+        """Writes a file; relative paths start at the home."""
+        self._channel.call("put", {"path": path, "mode": mode}, data, seconds=60)
+
+    def get(self, path: str, limit: int = FILE_LIMIT) -> bytes:
+        """A regular file of at most `limit` bytes; links are not followed."""
+        return self._channel.call("get", {"path": path, "limit": limit}, seconds=60)[1]
+
+    def files(self, folder: str = ".") -> list[FileInfo]:
+        """Regular files below `folder`, sorted by path."""
+        return [FileInfo(**entry) for entry in self._ask("list", {"path": folder}, seconds=60)]
+
+    def kill_apps(self) -> int:
+        """Ends all applications and what the shell started; the desktop and the shell stay. Returns how many."""
+        return int(self._ask("kill_apps")["killed"])
+
+    def freeze(self) -> int:
+        """Stops every process but the X server and the agent. Returns how many stand still."""
+        return int(self._ask("freeze")["frozen"])
+
+    def thaw(self) -> None:
+        self._ask("thaw")
+
+    def _ask(self, call: str, args: dict[str, Any] | None = None, *, seconds: float = 10.0) -> Any:
+        return self._channel.call(call, args, seconds=seconds)[0]
+
+
+def _typing_seconds(text: str) -> float:
+    """What typing may take at most."""
+    rare = sum(1 for character in text if character > "~")
+    return _SECONDS_A_CHARACTER * len(text) + (_SECONDS_A_BATCH * (1 + rare // _BATCH) if rare else 0.0)
+
+
+def _window(entry: dict[str, Any]) -> Window:
+    return Window(**{**entry, "box": tuple(entry["box"])})
