@@ -56,6 +56,8 @@ def paused(fresh: Path) -> Iterator[tuple[Path, subprocess.Popen[str], dict[str,
         [sys.executable, "-m", "pipelines.cli", "run", "--no-mlflow"],
         cwd=fresh, env=toy.environment(), text=True, start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        # Who runs the tests in the background ignores Ctrl-C, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     note = fresh / "lingering.json"
     try:
