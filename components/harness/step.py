@@ -22,7 +22,7 @@ from components.harness.trials import (
     evolve,
     run_trial,
     untried_skills,
-)  # fmt: skip
+)
 from components.rollout.metering import metered_slots
 from components.rollout.slots import slots
 
@@ -60,9 +60,7 @@ def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: 
     for target in TARGETS:
         untried = untried_skills(target, tasks, params.harness.trial_tasks)
         if untried:
-            ctx.events.note(
-                f"{target}: no trial shows {', '.join(untried)}; harness.trial_tasks is too small to judge by"
-            )
+            ctx.events.note(f"{target}: no trial shows {', '.join(untried)}; raise harness.trial_tasks")
     found = [evolve(target, params.harness.routes, tasks, params.harness.trial_tasks, trial) for target in TARGETS]
     ctx.events.progress(done, done, "trials")
     specs = {e.target: e.chosen.candidate.spec for e in found}

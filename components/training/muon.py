@@ -1,4 +1,4 @@
-"""torch's Muon with all matrices of one shape orthogonalised together: four times as fast where matrices are small."""
+"""torch's Muon with all matrices of one shape orthogonalised together: twice as fast where they are small."""
 
 from __future__ import annotations
 

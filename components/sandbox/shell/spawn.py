@@ -94,10 +94,8 @@ def _start(launch: Launch) -> Guest:
 
 def find_init(guest: Guest) -> None:
     """Remember the first process of the guest's process namespace. To be called when the guest has reported."""
-    init = namespace_init(guest.process.pid)
-    if init is not None and guest.init_pidfd is None:
-        with suppress(ProcessLookupError):
-            guest.init_pidfd = os.pidfd_open(init)
+    if guest.init_pidfd is None:
+        guest.init_pidfd = open_init(guest.process.pid)
 
 
 def has_ended(guest: Guest) -> bool:
@@ -108,20 +106,11 @@ def has_ended(guest: Guest) -> bool:
 
 
 def stop(guest: Guest, *, confined: bool, deadline_seconds: float = 5.0) -> int:
-    """Kill the guest with everything it started, wait until all of it is gone, and return its exit status (0..255).
-
-    The kernel reports the first process of a namespace dead only after it has killed and reaped all others there
-    (pid_namespaces(7)), so when this returns nothing of the guest can touch its home any more.
-    """
+    """Kill the guest with everything it started, wait until all of it is gone, and return its exit status (0..255)."""
     if confined:
         find_init(guest)
         if guest.init_pidfd is not None:
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(guest.init_pidfd, signal.SIGKILL)
-            waiter = poll()
-            waiter.register(guest.init_pidfd, POLLIN)
-            waiter.poll(deadline_seconds * 1000)
-            os.close(guest.init_pidfd)
+            kill_namespace(guest.init_pidfd, deadline_seconds)
         with suppress(subprocess.TimeoutExpired):  # it ends by itself now, with the status
             guest.process.wait(0.2 if guest.init_pidfd is not None else 0)
     else:
@@ -134,7 +123,30 @@ def stop(guest: Guest, *, confined: bool, deadline_seconds: float = 5.0) -> int:
     return code if code >= 0 else 128 - code
 
 
-def namespace_init(pid: int) -> int | None:
+def kill_namespace(init_pidfd: int, deadline_seconds: float) -> None:
+    """Kill a process namespace by its first process, wait until all of it is gone, and close the descriptor.
+
+    The kernel reports the first process dead only after it has killed and reaped all others there
+    (pid_namespaces(7)), so when this returns nothing in it can touch a file any more.
+    """
+    with suppress(ProcessLookupError):
+        signal.pidfd_send_signal(init_pidfd, signal.SIGKILL)
+    waiter = poll()
+    waiter.register(init_pidfd, POLLIN)
+    waiter.poll(deadline_seconds * 1000)
+    os.close(init_pidfd)
+
+
+def open_init(pid: int) -> int | None:
+    """A descriptor of the first process of the namespace that `pid` started; None when there is none (yet)."""
+    init = _namespace_init(pid)
+    if init is not None:
+        with suppress(ProcessLookupError):
+            return os.pidfd_open(init)
+    return None
+
+
+def _namespace_init(pid: int) -> int | None:
     """First descendant of `pid` that is in a process namespace below ours; None when there is none (yet)."""
     here = os.stat("/proc/self/ns/pid").st_ino
     with suppress(OSError):

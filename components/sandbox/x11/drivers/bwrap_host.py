@@ -10,15 +10,13 @@ from __future__ import annotations
 import functools
 import os
 import shutil
-import signal
 import socket
 import subprocess
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from select import POLLIN, poll
 
 from components.contracts.errors import SandboxError
-from components.sandbox.shell.spawn import lasting, namespace_init
+from components.sandbox.shell.spawn import kill_namespace, lasting, open_init
 from components.sandbox.x11.channel import Channel
 from components.sandbox.x11.drivers import layout
 from components.sandbox.x11.drivers.base import Limits, Screen
@@ -103,13 +101,7 @@ class BwrapSandbox:
         self._find_init()
         self._channel.close()
         if self._init is not None:
-            # The kernel reports a namespace's first process dead only when all others in it are (pid_namespaces(7)).
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._init, signal.SIGKILL)
-            waiter = poll()
-            waiter.register(self._init, POLLIN)
-            waiter.poll(_STOP_SECONDS * 1000)
-            os.close(self._init)
+            kill_namespace(self._init, _STOP_SECONDS)
         self._process.kill()
         self._process.wait()
         os.close(self._complaints)
@@ -124,10 +116,7 @@ class BwrapSandbox:
 
     def _find_init(self) -> None:
         if self._init is None:
-            pid = namespace_init(self._process.pid)
-            if pid is not None:
-                with suppress(ProcessLookupError):
-                    self._init = os.pidfd_open(pid)
+            self._init = open_init(self._process.pid)
 
     def _said(self) -> str:
         """The end of what bubblewrap and the agent complained of."""
