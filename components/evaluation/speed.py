@@ -154,7 +154,7 @@ def supervised(policy: Policy, params: Params, items: Sequence[StepItem], repeat
     def step(start: int) -> None:
         batch = [sequences[(start + k) % len(sequences)] for k in range(settings.batch)]
         optimizer.zero_grad(set_to_none=True)
-        losses, _ = token_losses(policy, collate(policy, batch))
+        losses = token_losses(policy, collate(policy, batch))
         losses.mean().backward()
         torch.nn.utils.clip_grad_norm_(policy.model.parameters(), settings.clip_norm)
         optimizer.step()

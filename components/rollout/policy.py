@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from components.contracts.desktop import Screen
 from components.contracts.folding import Message
 
 
@@ -30,8 +29,8 @@ class Completion:
     response_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     cut_off: bool = False
-    screens: tuple[Screen, ...] = ()
-    """The prompt's screens, in order."""
+    screens: tuple[Any, ...] = ()
+    """The prompt's screens, in order, in the form in which the engine's trainer takes them."""
 
 
 class PolicyClient(Protocol):

@@ -23,11 +23,42 @@ if TYPE_CHECKING:
     from components.rollout.store import ScreenTable
 
 
+class Samples(Sequence[Packed]):
+    """A corpus's rows as sequences, each encoded when it is first asked for: of a replayed corpus few ever are."""
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]], screens: ScreenTable, encoder: Encoder, where: str) -> None:
+        self._rows, self._screens, self._encoder, self._where = rows, screens, encoder, where
+        self._made: dict[int, Packed] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return tuple(self[i] for i in range(*index.indices(len(self))))
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        if index not in self._made:
+            self._made[index] = self._make(self._rows[index])
+        return self._made[index]
+
+    def _make(self, row: Mapping[str, Any]) -> Packed:
+        build = _click_pack if row["kind"] == "click_pack" else _agent_step
+        try:
+            return build(row, json.loads(row["messages"]), self._screens, self._encoder)
+        except (KeyError, ValueError, TypeError) as error:
+            raise DataError(
+                f"sample {row.get('sample_id')} cannot be read: {error!r}",
+                where=self._where,
+                remedy="run its curate stage again",
+            ) from error
+
+
 @dataclass(frozen=True)
 class Corpus:
     """Sequences of one corpus, in the order of its file. Pictures stay compressed until an item is taken."""
 
-    items: tuple[Packed, ...]
+    items: Samples
     """As read: `screens` are digests."""
     pictures: ScreenTable | ScreenFeatures
 
@@ -35,37 +66,35 @@ class Corpus:
         return len(self.items)
 
     def __getitem__(self, index: int) -> Packed:
-        item = self.items[index]
+        item: Packed = self.items[index]
         return replace(item, screens=tuple(self.pictures[digest] for digest in item.screens))
+
+    def length(self, index: int) -> int:
+        """Tokens of a sample."""
+        return len(self.items[index])
 
 
 def load_corpus(path: Path, encoder: Encoder) -> Corpus:
-    """Read `samples.parquet` and `screens.parquet`. Errors name the file and the sample."""
+    """Open `samples.parquet` and `screens.parquet`. A sample that cannot be read is named when it is asked for."""
     from components.curation.corpora import read_corpus
 
     rows, screens = read_corpus(path)
-    items = []
-    for row in rows:
-        try:
-            build = _click_pack if row["kind"] == "click_pack" else _agent_step
-            items.append(build(row, json.loads(row["messages"]), screens, encoder))
-        except (KeyError, ValueError, TypeError) as error:
-            raise DataError(
-                f"sample {row.get('sample_id')} cannot be read: {error!r}",
-                where=str(path),
-                remedy="run its curate stage again",
-            ) from error
-    if not items:
+    if not rows:
         raise DataError("the corpus is empty", where=str(path), remedy="run its curate stage again")
-    return Corpus(tuple(items), screens)
+    return Corpus(Samples(rows, screens, encoder, str(path)), screens)
 
 
-def message_of(entry: Mapping[str, Any], screens: Mapping[str, Screen] | ScreenTable) -> Message:
-    """One stored message: image parts by screen digest."""
+def message_of(entry: Mapping[str, Any], screens: ScreenTable) -> Message:
+    """One stored message. Its image parts have the size of the picture and none of its pixels: ids need no more."""
     parts: list[Part] = [
-        ImagePart(screens[p["image"]]) if "image" in p else TextPart(p["text"]) for p in entry["parts"]
+        ImagePart(_blank(screens.shape(p["image"]))) if "image" in p else TextPart(p["text"]) for p in entry["parts"]
     ]
     return Message(entry["role"], tuple(parts))
+
+
+def _blank(size: tuple[int, int]) -> Screen:
+    """(height, width, 3) that takes no memory."""
+    return np.broadcast_to(np.uint8(0), (*size, 3))
 
 
 def response_weights(text: str, ids: list[int], encoder: Encoder, mask_think: bool, weight: float) -> list[float]:
@@ -100,7 +129,7 @@ def step_sequence(prompt: list[int], screens: Sequence[Any], response: list[int]
 
 def _click_pack(row: Mapping[str, Any], pack_row: Any, screens: ScreenTable, encoder: Encoder) -> Packed:
     """Several questions behind one screenshot; the click-only prompt stands in front, each question is a branch."""
-    prefix, branches = click_prefix(pack_row["system"], screens[pack_row["screen"]], encoder), []
+    prefix, branches = click_prefix(pack_row["system"], _blank(screens.shape(pack_row["screen"])), encoder), []
     for item in pack_row["items"]:
         question = click_question(item["instruction"], encoder)
         ids, weights = _response(item["response"], encoder, row["mask_think"], row["weight"])

@@ -7,14 +7,17 @@ request's own named stream (Gumbel-max), so what is sampled depends on neither b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from components.contracts.folding import ImagePart, Message
 from components.contracts.rng import stream_seed
 from components.rollout.policy import Completion, Request
 from components.training.model import Policy, rope_positions
+from components.training.screen_features import Encoded
 from components.training.sequences import Encoder
 
 if TYPE_CHECKING:
@@ -70,78 +73,134 @@ class LocalClient:
             return []
         rendered = [render_ids(self.encoder, request.messages) for request in requests]
         with torch.inference_mode():
-            tokens, logprobs = self._sample(rendered, [r.noise for r in requests], temperature)
+            prompts = Prompts.of(self.policy, rendered)
+            decoder = _Decoder(self.policy, prompts, self.max_new_tokens)
+            noise = [stream_seed(self.seed, "sample", request.noise) for request in requests] if temperature > 0 else []
+            tokens, logprobs = decoder.sample(noise, temperature, self.banned)
         out = []
-        for (ids, screens), row, scores in zip(rendered, tokens, logprobs, strict=True):
+        for (ids, _), screens, row, scores in zip(rendered, prompts.screens, tokens, logprobs, strict=True):
             ended = self.policy.eos_id in row
-            length = row.index(self.policy.eos_id) + 1 if ended else len(row)
-            text = str(self.policy.tokenizer.decode(row[: length - 1] if ended else row))
-            out.append(
-                Completion(text, tuple(ids), tuple(row[:length]), tuple(scores[:length]), not ended, tuple(screens))
-            )
+            text = str(self.policy.tokenizer.decode(row[:-1] if ended else row))
+            out.append(Completion(text, tuple(ids), tuple(row), tuple(scores), not ended, screens))
         return out
 
-    def _sample(
-        self, rendered: Sequence[tuple[list[int], list[Screen]]], names: Sequence[str], temperature: float
-    ) -> tuple[list[list[int]], list[list[float]]]:
-        import torch
-        from transformers import StaticCache
 
-        policy = self.policy
+@dataclass(frozen=True)
+class Prompts:
+    """Left-padded prompts of a batch. `ids`, `valid` (B, L); `positions` (3, B, L); `features` (tokens, hidden).
+
+    `screens`: each prompt's, for a sample to be trained on. With the encoder frozen these are what it made of them:
+    nobody need encode them again.
+    """
+
+    ids: NDArray[np.int64]
+    valid: NDArray[np.bool_]
+    positions: NDArray[np.int64]
+    features: torch.Tensor | None
+    screens: list[tuple[Any, ...]]
+
+    @staticmethod
+    def of(policy: Policy, rendered: Sequence[tuple[list[int], list[Screen]]]) -> Prompts:
+        import torch
+
         count, longest = len(rendered), max(len(ids) for ids, _ in rendered)
-        total = longest + self.max_new_tokens
         ids = np.full((count, longest), policy.pad_id, np.int64)
         positions = np.zeros((3, count, longest), np.int64)
-        valid = np.zeros((count, total), np.bool_)
-        patches: list[np.ndarray] = []
+        valid = np.zeros((count, longest), np.bool_)
+        patches: list[NDArray[np.float32]] = []
         sizes: list[tuple[int, int]] = []
         for b, (prompt, screens) in enumerate(rendered):
             own = [policy.grid.tokens(*screen.shape[:2]) for screen in screens]
             ids[b, longest - len(prompt) :] = prompt
             positions[:, b, longest - len(prompt) :] = rope_positions(np.array(prompt), policy.image_id, own)
-            valid[b, longest - len(prompt) : longest] = True
+            valid[b, longest - len(prompt) :] = True
             patches.extend(policy.grid.patches(screen) for screen in screens)
             sizes.extend(own)
-        mask = np.zeros((count, longest, total), np.bool_)
-        mask[:, :, :longest] = np.tril(np.ones((longest, longest), np.bool_)) & valid[:, None, :longest]
-        # A padded query sees itself only: a row without any key would give NaN.
-        mask[:, np.arange(longest), np.arange(longest)] = True
         features = policy.image_features(torch.from_numpy(np.concatenate(patches)), sizes) if patches else None
-        cache = StaticCache(config=policy.model.config.text_config, max_cache_len=total)
-        hidden = policy.hidden(
-            torch.from_numpy(ids), torch.from_numpy(positions), torch.from_numpy(mask[:, None]), features, cache
-        )
-        logits = policy.logits(hidden[:, -1])
-        step_mask = torch.from_numpy(valid)
-        position = torch.from_numpy(positions[:, :, -1])
-        noise = (
-            [np.random.default_rng(stream_seed(self.seed, "sample", name)) for name in names] if temperature > 0 else []
-        )
-        tokens: list[list[int]] = [[] for _ in range(count)]
-        logprobs: list[list[float]] = [[] for _ in range(count)]
-        finished = np.zeros(count, np.bool_)
+        shown: list[tuple[Any, ...]] = [tuple(screens) for _, screens in rendered]
+        if features is not None and policy.vision_frozen:
+            pieces = iter(features.split([rows * columns for rows, columns in sizes]))
+            grids = iter(sizes)
+            shown = [tuple(Encoded(next(pieces).clone(), next(grids)) for _ in screens) for screens in shown]
+        return Prompts(ids, valid, positions, features, shown)
+
+
+class _Decoder:
+    """Reads a batch of prompts and writes their answers, a token each at a time."""
+
+    def __init__(self, policy: Policy, prompts: Prompts, max_new_tokens: int) -> None:
+        import torch
+        from transformers import StaticCache
+
+        self.policy, self.max_new_tokens = policy, max_new_tokens
+        count, self.longest = prompts.ids.shape
+        total = self.longest + max_new_tokens
+        mask = np.zeros((count, self.longest, total), np.bool_)
+        mask[:, :, : self.longest] = np.tri(self.longest, dtype=np.bool_) & prompts.valid[:, None]
+        # A padded query sees itself only: a row without any key would give NaN.
+        mask[:, np.arange(self.longest), np.arange(self.longest)] = True
+        self.cache = StaticCache(config=policy.model.config.text_config, max_cache_len=total)
+        states = policy.hidden_at(
+            torch.from_numpy(prompts.ids), torch.from_numpy(prompts.positions), torch.from_numpy(mask[:, None]),
+            prompts.features, torch.arange(count), torch.full((count,), self.longest - 1), self.cache,
+        )  # fmt: skip
+        self.logits = policy.logits(states)
+        self.mask = torch.zeros((count, total), dtype=torch.bool)
+        self.mask[:, : self.longest] = torch.from_numpy(prompts.valid)
+        self.position = torch.from_numpy(prompts.positions[:, :, -1])
+        self.rows = np.arange(count)
+        """Which prompt each row of the tensors belongs to: rows that have ended are put away in the end."""
+
+    def sample(
+        self, seeds: Sequence[int], temperature: float, banned: Sequence[int]
+    ) -> tuple[list[list[int]], list[list[float]]]:
+        """Tokens and their log-probabilities, up to the end token and with it. Greedy when `temperature` is 0."""
+        import torch
+
+        noise = [np.random.default_rng(seed) for seed in seeds]
+        tokens: list[list[int]] = [[] for _ in self.rows]
+        logprobs: list[list[float]] = [[] for _ in self.rows]
+        going = np.ones(len(self.rows), np.bool_)
         for step in range(self.max_new_tokens):
-            logits[:, self.banned] = float("-inf")
-            scaled = logits / temperature if temperature > 0 else logits
+            self.logits[:, banned] = float("-inf")
+            scaled = self.logits / temperature if temperature > 0 else self.logits
             scores = torch.log_softmax(scaled, dim=-1)
             if temperature > 0:
-                gumbel = np.stack([rng.gumbel(size=logits.shape[1]).astype(np.float32) for rng in noise])
+                width = scaled.shape[1]
+                gumbel = np.stack([noise[row].gumbel(size=width).astype(np.float32) for row in self.rows])
                 chosen = (scaled + torch.from_numpy(gumbel)).argmax(-1)
             else:
                 chosen = scaled.argmax(-1)
             picked = scores.gather(1, chosen[:, None])[:, 0].tolist()
-            for b, token in enumerate(chosen.tolist()):
-                if not finished[b]:
-                    tokens[b].append(token)
-                    logprobs[b].append(min(0.0, picked[b]))
-                    finished[b] = token == policy.eos_id
-            if finished.all() or step + 1 == self.max_new_tokens:
+            for place, (row, token) in enumerate(zip(self.rows.tolist(), chosen.tolist(), strict=True)):
+                if going[place]:
+                    tokens[row].append(token)
+                    logprobs[row].append(min(0.0, picked[place]))
+                    going[place] = token != self.policy.eos_id
+            if not going.any() or step + 1 == self.max_new_tokens:
                 break
-            position = position + 1
-            step_mask[:, longest + step] = True
-            hidden = policy.hidden(chosen[:, None], position[:, :, None], step_mask[:, None, None, :], None, cache)
-            logits = policy.logits(hidden[:, -1])
+            if going.sum() * 2 <= len(going):
+                keep = torch.from_numpy(np.flatnonzero(going))
+                self._keep(keep)
+                chosen, going = chosen[keep], going[going]
+            self._read(chosen, step)
         return tokens, logprobs
+
+    def _keep(self, places: torch.Tensor) -> None:
+        """Put away all other rows: few answers are long, and every row costs as long as it is there."""
+        self.rows = self.rows[places.numpy()]
+        self.mask, self.position = self.mask[places], self.position[:, places]
+        layer: Any
+        for layer in self.cache.layers:
+            layer.keys, layer.values = layer.keys[places], layer.values[places]
+
+    def _read(self, chosen: torch.Tensor, step: int) -> None:
+        self.position = self.position + 1
+        self.mask[:, self.longest + step] = True
+        states = self.policy.hidden(
+            chosen[:, None], self.position[:, :, None], self.mask[:, None, None, :], None, self.cache
+        )
+        self.logits = self.policy.logits(states[:, -1])
 
 
 def banned_ids(policy: Policy) -> list[int]:

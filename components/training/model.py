@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from components.contracts.errors import CheckpointError
 from components.contracts.params import Frozen
+from components.training.last_layer import LastLayer, by_sequence
 
 if TYPE_CHECKING:
     import torch
@@ -123,6 +124,8 @@ class Policy:
         self.pad_id: int = int(tokenizer.pad_token_id)
         self.eos_id: int = int(tokenizer.eos_token_id)
         self.vision_frozen = False
+        language_model = model.model.language_model
+        self._last = LastLayer(language_model) if LastLayer.fits(language_model) else None
 
     @staticmethod
     def load(path: Path) -> Policy:
@@ -203,6 +206,23 @@ class Policy:
             use_cache=cache is not None,
         )
         return out.last_hidden_state
+
+    def hidden_at(
+        self,
+        ids: torch.Tensor,
+        position_ids: torch.Tensor,
+        attention: torch.Tensor,
+        features: torch.Tensor | None,
+        rows: torch.Tensor,
+        columns: torch.Tensor,
+        cache: Any = None,
+    ) -> torch.Tensor:
+        """The states of `hidden` at the n places (rows, columns), rows ascending: (n, hidden)."""
+        if self._last is None:
+            return self.hidden(ids, position_ids, attention, features, cache)[rows, columns]
+        table, inside = by_sequence(rows, columns, len(ids))
+        with self._last.only(table):
+            return self.hidden(ids, position_ids, attention, features, cache)[rows, inside]
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         return self.model.lm_head(hidden)

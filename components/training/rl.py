@@ -11,7 +11,7 @@ separate hosts), so the lag comes from the minibatches of one iteration only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ from components.training.parallel import Ranks, run_ranks, sum_gradients
 from components.training.policy_lag import admit
 from components.training.resume import resume_progress, save_progress, stop_at_cap
 from components.training.rl_samples import GroupFigures, Sample, choose_tasks, minibatches, samples_of
-from components.training.sequences import collate
+from components.training.sequences import collate, supervised_logits
 from components.training.sft import write_checkpoint
 
 if TYPE_CHECKING:
@@ -174,8 +174,7 @@ class RlLoop:
 
         out: dict[int, torch.Tensor] = {}
         with torch.no_grad():
-            for start in range(0, len(samples), FORWARD_BATCH):
-                part = samples[start : start + FORWARD_BATCH]
+            for part in parts_alike(samples):
                 values, rows, _ = self._logprobs(part)
                 for k, sample in enumerate(part):
                     out[id(sample)] = values[rows == k].detach().clone()
@@ -188,9 +187,7 @@ class RlLoop:
     def _logprobs(self, part: Sequence[Sample]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """(tokens,) log-probabilities at the sampling temperature, their sample index, their per-token weight."""
         batch = collate(self.policy, [s.packed for s in part])
-        features = self.policy.image_features(batch.patches, batch.sizes) if batch.patches is not None else None
-        hidden = self.policy.hidden(batch.ids, batch.positions, batch.mask, features)
-        logits = self.policy.logits(hidden[batch.rows, batch.columns])
+        logits = supervised_logits(self.policy, batch)
         return (
             response_logprobs(self.policy, logits, batch.targets, self.settings.temperature),
             batch.rows,
@@ -205,8 +202,7 @@ class RlLoop:
         self.optimizer.zero_grad(set_to_none=True)
         weight = sum(s.share for s in samples)
         sums = [0.0] * 6
-        for start in range(0, len(samples), FORWARD_BATCH):
-            part = samples[start : start + FORWARD_BATCH]
+        for part in parts_alike(samples):
             new, rows, token_weights = self._logprobs(part)
             before = torch.cat([old[id(s)] for s in part])
             sampler = torch.cat([torch.tensor(s.step.logprobs) for s in part])
@@ -267,6 +263,12 @@ class RlLoop:
             self.flops = float(extra["flops"])
             self.turns.restore(extra["turns"])
         return iteration
+
+
+def parts_alike(samples: Sequence[Sample]) -> Iterator[list[Sample]]:
+    """The samples in parts of at most `FORWARD_BATCH`, of like length each."""
+    ordered = sorted(samples, key=lambda sample: len(sample.packed))
+    return (ordered[start : start + FORWARD_BATCH] for start in range(0, len(ordered), FORWARD_BATCH))
 
 
 def train_rl(

@@ -24,9 +24,9 @@ class Encoder:
     """Token ids of prompt pieces. Pieces are delimited by special tokens, so their ids concatenate exactly."""
 
     def __init__(self, policy: Policy) -> None:
-        tokenizer = policy.tokenizer
+        backend = policy.tokenizer.backend_tokenizer  # the wrapper around it takes longer than the work
         self._encode: Callable[[str], tuple[int, ...]] = lru_cache(TEXT_CACHE)(
-            lambda text: tuple(tokenizer(text, add_special_tokens=False).input_ids)
+            lambda text: tuple(backend.encode(text, add_special_tokens=False).ids)
         )
         self.grid = policy.grid
         self.image_id = policy.image_id
@@ -161,13 +161,16 @@ def predecessors(segments: NDArray[np.int64], rows: NDArray[np.int64], columns: 
     return np.where(border, prefix_last[rows], before)
 
 
-def token_losses(policy: Policy, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-    """(n,) negative log-likelihoods of the supervised tokens, and the (B, L, hidden) states."""
-    import torch.nn.functional as F
-
+def supervised_logits(policy: Policy, batch: Batch) -> torch.Tensor:
+    """(n, vocabulary): what the model says at each supervised prediction of a batch."""
     features = batch.features
     if batch.patches is not None:
         features = policy.image_features(batch.patches, batch.sizes)
-    hidden = policy.hidden(batch.ids, batch.positions, batch.mask, features)
-    logits = policy.logits(hidden[batch.rows, batch.columns])
-    return F.cross_entropy(logits, batch.targets, reduction="none"), hidden
+    return policy.logits(policy.hidden_at(batch.ids, batch.positions, batch.mask, features, batch.rows, batch.columns))
+
+
+def token_losses(policy: Policy, batch: Batch) -> torch.Tensor:
+    """(n,) negative log-likelihoods of the supervised tokens."""
+    import torch.nn.functional as F
+
+    return F.cross_entropy(supervised_logits(policy, batch), batch.targets, reduction="none")

@@ -23,55 +23,14 @@ from components.training.corpus import Corpus, load_corpus
 from components.training.model import Policy
 from components.training.optimizer import make_optimizer, set_rates
 from components.training.parallel import Ranks, run_ranks, sum_gradients
+from components.training.plan import PlannedStep, plan_steps
 from components.training.resume import resume_progress, save_progress, stop_at_cap
 from components.training.schedule import cosine
 from components.training.screen_features import ScreenFeatures, features_for
 from components.training.sequences import Encoder, Packed, collate, token_losses
 
-_STRIDE = 7919
-"""A prime: replay walks a whole corpus before it comes back."""
-
 ItemSource = Callable[[str, int], Packed]
 """(stream item name, index) -> one sequence."""
-
-
-@dataclass(frozen=True)
-class PlannedStep:
-    """Source of a step's batch and the item indices within it."""
-
-    source: str
-    items: tuple[int, ...]
-
-
-def plan_steps(settings: Sft, seed: int, stage: str, size: int) -> list[PlannedStep]:
-    """The whole stage's batches: a pure function of its arguments.
-
-    Replay steps are spread evenly (their shares are exact, not random). The corpus is walked in seeded epochs.
-    """
-    shares = {"base": settings.replay_base, "grounding": settings.replay_grounding, "gui": settings.replay_gui}
-    owed = dict.fromkeys(shares, 0.0)
-    order: list[int] = []
-    epoch = 0
-    plan: list[PlannedStep] = []
-    counters = dict.fromkeys(shares, 0)
-    for _ in range(settings.steps):
-        for name, share in shares.items():
-            owed[name] += share
-        name = max(owed, key=lambda n: owed[n])
-        if owed[name] >= 1.0:
-            owed[name] -= 1.0
-            start = counters[name]
-            counters[name] += settings.batch
-            plan.append(PlannedStep(name, tuple(range(start, start + settings.batch))))
-            continue
-        while len(order) < settings.batch:
-            block = list(range(size))
-            stream(seed, stage, f"epoch-{epoch}").shuffle(block)
-            order.extend(block)
-            epoch += 1
-        plan.append(PlannedStep("corpus", tuple(order[: settings.batch])))
-        del order[: settings.batch]
-    return plan
 
 
 @dataclass(frozen=True)
@@ -106,9 +65,9 @@ def train_sft(
     policy = Policy.load(inputs.checkpoint)
     policy.freeze(frozen)
     corpora = _read_corpora(settings, inputs, Encoder(policy))
-    plan = plan_steps(settings, ctx.seed, ctx.stage, len(corpora["corpus"]))
+    plan = plan_steps(settings, ctx.seed, ctx.stage, corpora)
     features = {
-        name: features_for(policy, corpus.pictures, _shown(corpus, name, plan, ctx))
+        name: features_for(policy, corpus.pictures, _shown(corpus, name, plan))
         for name, corpus in corpora.items()
         if not isinstance(corpus.pictures, ScreenFeatures)
     }
@@ -141,17 +100,9 @@ def _read_corpora(settings: Sft, inputs: SftInputs, encoder: Encoder) -> dict[st
     return corpora
 
 
-def places(planned: PlannedStep, corpus: Corpus, ctx: StepContext) -> list[int]:
-    """Which samples of its corpus a step takes: the planned ones, or for replay a walk of long strides."""
-    if planned.source == "corpus":
-        return list(planned.items)
-    offset = stream(ctx.seed, ctx.stage, f"replay-{planned.source}").randrange(len(corpus))
-    return [(offset + i * _STRIDE) % len(corpus) for i in planned.items]
-
-
-def _shown(corpus: Corpus, name: str, plan: Sequence[PlannedStep], ctx: StepContext) -> set[str]:
+def _shown(corpus: Corpus, name: str, plan: Sequence[PlannedStep]) -> set[str]:
     """Digests of the screenshots that a stage will show from one of its corpora."""
-    taken = {place for planned in plan if planned.source == name for place in places(planned, corpus, ctx)}
+    taken = {place for planned in plan if planned.source == name for place in planned.items}
     return {digest for place in taken for digest in corpus.items[place].screens}
 
 
@@ -179,7 +130,7 @@ class _Loop:
         if planned.source == "base":
             return [self.replay("replay", i) for i in self.ranks.share(list(planned.items))]
         corpus = self.corpora[planned.source]
-        return [corpus[place] for place in self.ranks.share(places(planned, corpus, self.ctx))]
+        return [corpus[place] for place in self.ranks.share(list(planned.items))]
 
     def run(self) -> dict[str, float]:
         plan = self.plan
@@ -227,7 +178,7 @@ class _Loop:
         total, weight, count, seen = torch.zeros(()), 0.0, 0, sum(len(item) for item in items)
         if items:
             batch = collate(self.policy, items)
-            losses, _ = token_losses(self.policy, batch)
+            losses = token_losses(self.policy, batch)
             total = (losses * batch.weights).sum()
             weight, count = float(batch.weights.sum()), len(losses)
             total.backward()

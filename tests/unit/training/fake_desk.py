@@ -113,7 +113,7 @@ def _weights() -> dict[str, bytes]:
             answer = [*encoder.text(DONE if k % 2 else GIVE_UP), encoder.close()[0]]
             items.append(step_sequence(prompt, shown, answer, [1.0] * len(answer)))
         batch = collate(policy, items)
-        losses, _ = token_losses(policy, batch)
+        losses = token_losses(policy, batch)
         optimizer.zero_grad()
         losses.mean().backward()
         torch.nn.utils.clip_grad_norm_(policy.model.parameters(), 1.0)

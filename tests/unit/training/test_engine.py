@@ -7,7 +7,7 @@ import torch
 from components.rollout.policy import Completion, Request
 from components.training.corpus import step_sequence
 from components.training.engine import LocalClient, banned_ids, response_logprobs
-from components.training.sequences import collate
+from components.training.sequences import collate, token_losses
 from tests.unit.training.kit import click_prompt, prompt, small_policy
 
 
@@ -103,6 +103,24 @@ def test_a_response_is_flagged_when_the_token_limit_came_before_its_end(monkeypa
         assert done.response_ids[-1] == policy.eos_id and policy.eos_id not in done.response_ids[:-1]
         assert len(done.logprobs) == len(done.response_ids)
         assert done.text == policy.tokenizer.decode(done.response_ids[:-1])
+
+
+def test_screens_of_a_frozen_encoder_come_back_as_what_it_made_of_them() -> None:
+    policy, requests = small_policy(layers=2), _requests()
+    raw = LocalClient(policy, 12).complete(requests, 0.8)
+    policy.freeze(["vision"])
+    made = LocalClient(policy, 12).complete(requests, 0.8)
+    assert _said(raw) == _said(made)
+    losses = []
+    for done in (raw, made):
+        items = [step_sequence(list(c.prompt_ids), c.screens, list(c.response_ids), [1.0] * len(c.response_ids))
+                 for c in done]  # fmt: skip
+        batch = collate(policy, items)
+        assert (batch.patches is None) == (done is made)
+        loss = token_losses(policy, batch).sum()
+        loss.backward()  # type: ignore[no-untyped-call]
+        losses.append(loss.detach())
+    torch.testing.assert_close(*losses, atol=1e-4, rtol=1e-5)
 
 
 def test_nothing_asked_nothing_answered() -> None:

@@ -22,7 +22,7 @@ def _branches(encoder: Encoder, count: int) -> list[tuple[list[int], list[float]
 def _loss(policy: object, items: list[Packed]) -> tuple[float, float]:
     batch = collate(policy, items)  # type: ignore[arg-type]
     with torch.no_grad():
-        losses, _ = token_losses(policy, batch)  # type: ignore[arg-type]
+        losses = token_losses(policy, batch)  # type: ignore[arg-type]
     return float((losses * batch.weights).sum()), float(batch.weights.sum())
 
 
