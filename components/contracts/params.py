@@ -135,8 +135,8 @@ class Rl(Section):
         "leave_one_out_mean_only", "mean_only", "population_std", "sample_std",
         "leave_one_out_population_std", "leave_one_out_sample_std",
     ]  # fmt: skip
-    call_cost: Annotated[float, Field(ge=0.0)]
-    token_cost: Annotated[float, Field(ge=0.0)]
+    call_cost: Annotated[float, Field(ge=0.0, lt=1.0)]
+    token_cost: Annotated[float, Field(ge=0.0, lt=1.0)]
     unparsable_cost: Annotated[float, Field(ge=0.0)]
     timeout_cost: Annotated[float, Field(ge=0.0)]
     drop_all_fail: bool

@@ -61,11 +61,15 @@ def _delete_one(view: View, file: str) -> Move | None:
 
 
 def delete_all(view: View, goal: Goal) -> Move | None:
-    """One after the other, in the order of the list."""
-    left = (
-        [f for f in goal["files"] if f in listing.files(view)["rows"]] if view.window("files") else list(goal["files"])
-    )
-    return _delete_one(view, left[0]) if left else listing.home(view)
+    """One after the other: what is being deleted, else the first that is in sight, else the first of the list."""
+    if not view.window("files"):
+        return _delete_one(view, goal["files"][0])
+    left = [f for f in goal["files"] if f in listing.files(view)["rows"]]
+    if not left:
+        return listing.home(view)
+    begun = [f for f in left if view.overlay and listing.files(view)["selected"] == f]
+    shown = [f for f in left if view.find("row", f) is not None]
+    return _delete_one(view, (begun or shown or left)[0])
 
 
 def move(view: View, goal: Goal) -> Move | None:

@@ -19,15 +19,17 @@ from components.training.sequences import Packed
 
 
 def reward_of(episode: Episode, settings: Rl) -> float | None:
-    """Verified reward: success less a small price a call and a token, less the costs of bad endings.
+    """Verified reward: a success is worth less with every call and token, and bad endings cost.
 
+    Every call takes the same share of what is left, so that of two routes the shorter one wins by as much on a long
+    task as on a short one: a price off the whole would leave long tasks worth nothing, and the policy would drop them.
     None for an infrastructure failure: it is masked, never a zero.
     """
     if episode.ending == "infra_error":
         return None
     value = 0.0
     if episode.success:
-        value = 1.0 - settings.call_cost * episode.calls - settings.token_cost * episode.tokens
+        value = (1.0 - settings.call_cost) ** episode.calls * (1.0 - settings.token_cost) ** episode.tokens
     if episode.unparsable:
         value -= settings.unparsable_cost
     if episode.ending != "terminated":

@@ -182,12 +182,12 @@ def episode(ending: str = "terminated", passed: bool = True, steps: int = 2, ind
 
 
 REWARDS = [
-    (episode(), 1 - 2 * 0.02 - 20 * 0.0005),
-    (episode(steps=1, tokens=40), 1 - 0.02 - 40 * 0.0005),
+    (episode(), 0.98**2 * 0.9995**20),
+    (episode(steps=1, tokens=40), 0.98 * 0.9995**40),
     (episode(passed=False), 0.0),
     (episode("step_limit"), -0.05),
     (episode("unparsable", error="bad_json"), -0.1 - 0.05),
-    (episode(error="bad_json"), 1 - 2 * 0.02 - 20 * 0.0005 - 0.1),
+    (episode(error="bad_json"), 0.98**2 * 0.9995**20 - 0.1),
     (episode(passed=False, error="bad_json"), -0.1),
     (episode("infra_error"), None),
 ]
@@ -198,6 +198,13 @@ def test_reward(made: Episode, wanted: float | None) -> None:
     own = recipe(call_cost=0.02, token_cost=0.0005, unparsable_cost=0.1, timeout_cost=0.05).rl
     got = reward_of(made, own)
     assert got is None if wanted is None else got == pytest.approx(wanted)
+
+
+def test_a_saved_call_is_worth_the_same_share_of_a_long_task_as_of_a_short_one_and_no_success_is_worthless() -> None:
+    own = recipe(call_cost=0.13, token_cost=0.0).rl
+    worth = {calls: reward_of(episode(steps=calls, tokens=20), own) or 0.0 for calls in (1, 2, 9, 10)}
+    assert worth[2] / worth[1] == pytest.approx(worth[10] / worth[9]) == pytest.approx(0.87)
+    assert worth[10] > 0.2, "a price off the whole would make it -0.3"
 
 
 def gather(groups: list[list[Episode]], own: Rl, cap: int = 100) -> tuple[list, rl_samples.GroupFigures]:
