@@ -1,0 +1,136 @@
+"""Putting a slot host together from plain settings, and running it until it is told to stop."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from components.contracts.errors import ParamsError, SandboxError
+from components.sandbox.pool.auth import check_bind, make_token_file, token_for
+from components.sandbox.pool.backends import MINIDESK, X11
+from components.sandbox.pool.host import HostConfig, SlotHost
+from components.sandbox.pool.models import Deadlines, SlotSpec
+from components.sandbox.pool.providers import LocalProvider, SlotProvider
+from components.sandbox.pool.starts import StartLimiter
+
+TOKEN_FILE = "token"
+_STOP_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class LocalBackend:
+    """A backend of this machine: `module:function`, and its options (see `backends.options_of`)."""
+
+    backend: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def local_backend(name: str, options: Mapping[str, Any]) -> LocalBackend:
+    """`minidesk` or `x11`. Raises `ParamsError`."""
+    known = {"minidesk": MINIDESK, "x11": X11}
+    if name not in known:
+        raise ParamsError(f"no backend {name!r}", where="--backend", remedy=f"one of {', '.join(known)}")
+    return LocalBackend(known[name], options)
+
+
+def build_host(
+    state: Path,
+    host: str,
+    backends: Mapping[str, LocalBackend | SlotProvider],
+    *,
+    slots: int = 4,
+    standby: Mapping[str, int] | None = None,
+    starts: int = 2,
+    making: int = 2,
+    deadlines: Deadlines | None = None,
+    tick: float = 0.5,
+    longest_queue: int = 256,
+) -> SlotHost:
+    """A slot host over `backends`, not yet started. `standby`: backend -> sandboxes kept ready."""
+    limiter = StartLimiter(starts)
+    providers: dict[str, SlotProvider] = {}
+    for name, backend in backends.items():
+        if isinstance(backend, LocalBackend):
+            runs = state.absolute() / "slots" / name
+            providers[name] = LocalProvider(
+                name,
+                backend.backend,
+                runs,
+                options=dict(backend.options),
+                starts=limiter,
+                sweep=_sweep(backend.backend),
+            )
+        else:
+            providers[name] = backend
+    config = HostConfig(
+        host=host, state=state, capacity=slots, starts=starts, making=making, tick=tick, longest_queue=longest_queue,
+        standby={SlotSpec(backend=name): count for name, count in (standby or {}).items()},
+        deadlines=deadlines or Deadlines(),
+    )  # fmt: skip
+    return SlotHost(config, providers, limiter)
+
+
+def token_of(state: Path, bind: str, token_file: Path | None) -> tuple[str, Path | None]:
+    """(token, the file that holds it). On loopback one is made in the state folder when none is given."""
+    check_bind(bind, token_file)
+    token = token_for(token_file)
+    if token:
+        return token, token_file
+    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    made = state / TOKEN_FILE
+    return make_token_file(made), made
+
+
+def listen(bind: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one. Raises `SandboxError`."""
+    try:
+        family = socket.getaddrinfo(bind, port, type=socket.SOCK_STREAM)[0][0]
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((bind, port))
+        sock.listen(512)
+        return sock
+    except OSError as error:
+        raise SandboxError(f"cannot listen on {bind}:{port}: {error}", where="--port", remedy="name another") from error
+
+
+def run_server(host: SlotHost, token: str, sock: socket.socket, on_ready: Callable[[str], None]) -> None:
+    """Serves until SIGTERM or SIGINT; then every sandbox is ended. `on_ready` gets the address."""
+    import uvicorn
+
+    from components.sandbox.pool.app import build_app
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                address = sock.getsockname()
+                on_ready(f"http://{'[' + address[0] + ']' if ':' in address[0] else address[0]}:{address[1]}")
+
+    # No access log: it would hold lease ids. A client's keep-alive connection outlives the time a model thinks.
+    config = uvicorn.Config(
+        build_app(host, token), log_level=logging.WARNING, access_log=False, timeout_keep_alive=75,
+        timeout_graceful_shutdown=_STOP_SECONDS, lifespan="on",
+    )  # fmt: skip
+    if threading.current_thread() is threading.main_thread():
+        # uvicorn raises the signal again when it is done; by then everything is closed, and that is a success.
+        signal.signal(signal.SIGTERM, lambda number, frame: None)
+    try:
+        Server(config).run(sockets=[sock])
+    finally:
+        host.close()
+        sock.close()
+
+
+def _sweep(backend: str) -> Callable[[], object] | None:
+    if backend != X11:
+        return None
+    from components.sandbox.x11.drivers.cgroups import sweep
+
+    return sweep
