@@ -324,6 +324,7 @@ class SlotHost:
                 slot = self.stock.take(request.slot, deadlines.create)
                 self.table.put_lease(lease.lease_id, lease.owner, slot.slot_id, request.labels)
                 lease.slot, lease.size = slot, slot.size
+                self._mark(lease, slot)
                 with self._lock:
                     if self._closing.is_set():
                         raise PoolFullError("the host is closing", 30.0)
@@ -377,7 +378,7 @@ class SlotHost:
                 if not self.stock.provider(slot.spec.backend).unfit(slot):
                     if lease.slot is not None:
                         self.stock.end(lease.slot, "unused")
-                    self._attach(lease, slot)
+                    self._attach(lease, slot, used=True)
                     return self._begin(lease, task, seen)
                 self.stock.end(slot, "unfit")
         else:
@@ -402,14 +403,19 @@ class SlotHost:
         lease.episode_ends = time.monotonic() + lease.deadlines.episode
         return seen
 
-    def _attach(self, lease: Lease, slot: Slot) -> None:
+    def _attach(self, lease: Lease, slot: Slot, *, used: bool = False) -> None:
         with self._lock:
             ended = lease.ended
             if not ended:
-                lease.slot, lease.size, lease.used = slot, slot.size, False
+                lease.slot, lease.size, lease.used = slot, slot.size, used
         if ended:
             self.stock.end(slot, "released")
             raise LeaseEndedError(ended)
+        self._mark(lease, slot)
+
+    def _mark(self, lease: Lease, slot: Slot) -> None:
+        """Before the first task. A cluster that cannot be told at once cannot keep its backstop off us either."""
+        self.stock.provider(slot.spec.backend).mark(slot, {"run": lease.owner, "lease": lease.lease_id})
 
     def _prepare(self, lease: Lease, prepared: Prepared, task: Task) -> None:
         slot: Slot | None = None

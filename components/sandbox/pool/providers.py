@@ -65,6 +65,10 @@ class SlotProvider(Protocol):
         """Why it should not be handed out; "" when it may be."""
         ...
 
+    def mark(self, slot: Slot, labels: dict[str, str]) -> None:
+        """Say whose it is now, where that can be said: `run`, `lease`."""
+        ...
+
     def destroy(self, slot_id: str, handle: Handle, slot: Slot | None = None) -> bool:
         """Ends it with everything in it; True when nothing of it is left. May be called again, and after a restart."""
         ...
@@ -158,6 +162,8 @@ class LocalProvider:
 
     def unfit(self, slot: Slot) -> str:
         return look_fit(slot)
+
+    def mark(self, slot: Slot, labels: dict[str, str]) -> None: ...
 
     def destroy(self, slot_id: str, handle: Handle, slot: Slot | None = None) -> bool:
         with self._lock:

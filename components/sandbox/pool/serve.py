@@ -91,7 +91,8 @@ def listen(bind: str, port: int) -> socket.socket:
     """A listening socket; port 0 takes a free one. Raises `SandboxError`."""
     try:
         family = socket.getaddrinfo(bind, port, type=socket.SOCK_STREAM)[0][0]
-        sock = socket.socket(family, socket.SOCK_STREAM)
+        # The protocol must be named: without it asyncio leaves the answers to wait 40 ms for an acknowledgement.
+        sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((bind, port))
         sock.listen(512)

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from components.contracts.errors import CoworkError, ParamsError, SandboxError
 from components.sandbox.pool.errors import DeadlineError
@@ -19,6 +20,16 @@ from components.sandbox.pool.table import LeaseTable, Row
 log = logging.getLogger("cowork.pool")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 """Seconds until standby sandboxes are tried again after one could not be made; doubled each time."""
+
+
+@dataclass
+class Undead:
+    """A sandbox that is to end and is not known to have ended. `next`: when it is tried again."""
+
+    provider: str
+    handle: Handle
+    tries: int = 0
+    next: float = 0.0
 
 
 class Stock:
@@ -40,7 +51,7 @@ class Stock:
         self._ready: dict[SlotSpec, deque[Slot]] = {spec: deque() for spec in standby}
         self._coming: dict[SlotSpec, int] = dict.fromkeys(standby, 0)
         self._alive: dict[str, Slot] = {}
-        self._undead: dict[str, tuple[str, Handle]] = {}
+        self._undead: dict[str, Undead] = {}
         self._condition = threading.Condition()
         self._making = threading.BoundedSemaphore(making)
         self._closed = False
@@ -103,16 +114,16 @@ class Stock:
         with self._condition:
             if self._alive.pop(slot.slot_id, None) is None:
                 return
-            self._undead[slot.slot_id] = (slot.spec.backend, slot.handle)
+            self._undead[slot.slot_id] = Undead(slot.spec.backend, slot.handle)
         self._metrics.ended.labels(reason).inc()
         self._bury(slot.slot_id, slot.spec.backend, slot.handle, slot)
 
-    def retry(self) -> int:
-        """Tries again to end what did not end. Returns how many still resist."""
+    def retry(self, *, now: bool = False) -> int:
+        """Tries again to end what did not end, less and less often. Returns how many still resist."""
         with self._condition:
-            undead = list(self._undead.items())
-        for slot_id, (provider, handle) in undead:
-            self._bury(slot_id, provider, handle, None)
+            due = [(i, u) for i, u in self._undead.items() if now or (u.tries and u.next <= time.monotonic())]
+        for slot_id, undead in due:
+            self._bury(slot_id, undead.provider, undead.handle, None)
         return len(self._undead)
 
     def reap(self, rows: list[Row]) -> int:
@@ -121,7 +132,7 @@ class Stock:
             # Process numbers of another run of the machine mean nothing: only files can be left.
             handle = row.handle if row.this_boot else {**row.handle, "process": None, "processes": []}
             with self._condition:
-                self._undead[row.slot_id] = (row.provider, handle)
+                self._undead[row.slot_id] = Undead(row.provider, handle)
             self._bury(row.slot_id, row.provider, handle, None)
         return len(rows)
 
@@ -150,7 +161,7 @@ class Stock:
                 filler.join(self._create_seconds)
         for slot in list(self._alive.values()):
             self.end(slot, "closing")
-        self.retry()
+        self.retry(now=True)
         for provider in self._providers.values():
             provider.close()
 
@@ -191,22 +202,24 @@ class Stock:
     def _failed(self, slot_id: str, spec: SlotSpec, last: list[Handle]) -> None:
         if last:  # the provider has cleaned up; it is asked again so that the row goes only when nothing is left
             with self._condition:
-                self._undead[slot_id] = (spec.backend, last[0])
+                self._undead[slot_id] = Undead(spec.backend, last[0])
             self._bury(slot_id, spec.backend, last[0], None)
 
     def _bury(self, slot_id: str, provider: str, handle: Handle, slot: Slot | None) -> None:
         known = self._providers.get(provider)
         try:
             if known is None:
-                log.error("slot %s: this host has no backend %r any more; its row stays", slot_id, provider)
-                return
+                raise SandboxError(f"this host has no backend {provider!r} any more; its row stays", where="pool")
             if not known.destroy(slot_id, handle, slot):
-                log.error("slot %s resists; it will be tried again", slot_id)
-                return
+                raise SandboxError("it resists", where="pool")
             self._table.drop_slot(slot_id)
         except (CoworkError, OSError) as error:
-            self._metrics.table_errors.inc()
-            log.error("slot %s could not be ended: %s", slot_id, error)
+            with self._condition:
+                undead = self._undead.get(slot_id)
+                if undead is not None:
+                    undead.next = time.monotonic() + min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**undead.tries)
+                    undead.tries += 1
+            log.warning("slot %s has not ended yet: %s", slot_id, error)
             return
         with self._condition:
             self._undead.pop(slot_id, None)

@@ -25,17 +25,22 @@ Answer = tuple[Any, bytes]
 
 
 class Slot:
-    """Answers calls until the host says `close` or is gone. Calls are the methods named `do_*`."""
+    """Answers calls until the host says `close` or is gone. Calls are the methods named `do_*`.
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
+    `fixed`: what `open` may not decide. `first`: a request that was read already.
+    """
+
+    def __init__(
+        self, sock: socket.socket, fixed: dict[str, Any] | None = None, first: dict[str, Any] | None = None
+    ) -> None:
+        self._sock, self._fixed, self._first = sock, fixed or {}, first
         self._held: SlotDesktop | None = None
 
     def serve(self) -> None:
         self._sock.settimeout(None)
         with suppress(wire.Closed):
             while True:
-                request, _ = wire.receive(self._sock)
+                request, self._first = self._first or wire.receive(self._sock)[0], None
                 name = str(request.get("call"))
                 answer: dict[str, Any] = {"id": request.get("id")}
                 blob = b""
@@ -61,6 +66,7 @@ class Slot:
 
     def do_open(self, args: dict[str, Any]) -> Answer:
         """Makes the desktop of `backend` with `options`; its sandbox is ready afterwards."""
+        args = {**args, **self._fixed}
         screen = args.get("screen")
         setup = SlotSetup(
             Path(args["folder"]), StartGate(self._ask_start, lambda: wire.send(self._sock, {"ask": "started"})),
