@@ -13,7 +13,7 @@ from components.contracts.calls import DesktopCall
 from components.contracts.desktop import ActResult, Observation
 from components.contracts.errors import CoworkError, SandboxError
 from components.contracts.task import Task, Verdict
-from components.sandbox.pool.client import WHERE, LeaseTerms, State, _headers, _lost, _timeout, observation
+from components.sandbox.pool.client import WHERE, LeaseTerms, State, _headers, _lost, _timeout, observation, unusable
 from components.sandbox.pool.errors import LeaseEndedError
 from components.sandbox.pool.flows import Answer, Lost, Pause, Request
 from components.sandbox.pool.models import LeaseInfo, Seen, SlotSpec
@@ -109,6 +109,8 @@ class AsyncPooledDesktop:
                         wish.method, wish.path, json=wish.body, timeout=_timeout(wish.seconds)
                     )
                     came = Answer(response.status_code, response.content, response.headers)
+                except (httpx.LocalProtocolError, httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
+                    raise unusable(error) from None
                 except httpx.TransportError as error:
                     came = _lost(error)
         except StopIteration as done:

@@ -38,7 +38,7 @@ def read_token_file(path: Path) -> str:
             raise ParamsError(
                 "others can read or write the token file", where=path.name, remedy=f"chmod 600 {path.name}"
             )
-        return _checked(file.read(4096).strip(), path.name)
+        return check_token(file.read(4096).strip(), path.name)
 
 
 def make_token_file(path: Path) -> str:
@@ -58,7 +58,7 @@ def token_for(token_file: Path | None, environ: Mapping[str, str] | None = None)
     if token_file is not None:
         return read_token_file(token_file)
     value = (os.environ if environ is None else environ).get(TOKEN_VARIABLE, "").strip()
-    return _checked(value, TOKEN_VARIABLE) if value else ""
+    return check_token(value, TOKEN_VARIABLE) if value else ""
 
 
 def check_bind(host: str, token_file: Path | None) -> None:
@@ -74,7 +74,8 @@ def check_bind(host: str, token_file: Path | None) -> None:
         )  # fmt: skip
 
 
-def _checked(token: str, where: str) -> str:
+def check_token(token: str, where: str) -> str:
+    """The token, if it is one that can be sent and is hard to guess. Raises `ParamsError`."""
     if len(token) < _SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
         raise ParamsError(
             f"a token has at least {_SHORTEST} printable ASCII characters and no spaces", where=where,

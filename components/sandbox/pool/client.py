@@ -15,10 +15,11 @@ from pydantic import RootModel
 
 from components.contracts.calls import BashCall, ComputerUse, DesktopCall
 from components.contracts.desktop import ActResult, Observation
-from components.contracts.errors import CoworkError, SandboxError
+from components.contracts.errors import CoworkError, ParamsError, SandboxError
 from components.contracts.task import Task, Verdict
 from components.sandbox.pool import flows
-from components.sandbox.pool.errors import LeaseEndedError, SlotGoneError
+from components.sandbox.pool.auth import check_token
+from components.sandbox.pool.errors import LeaseEndedError
 from components.sandbox.pool.flows import Answer, Lost, Pause, Request
 from components.sandbox.pool.models import Act, Deadlines, Done, LeaseInfo, LeaseRequest, PrefetchInfo, Seen, SlotSpec
 from components.sandbox.pool.protocol import decode_seen
@@ -26,7 +27,7 @@ from components.sandbox.pool.protocol import decode_seen
 T = TypeVar("T")
 WHERE = "pool client"
 _CONNECT_SECONDS = 5.0
-_SLACK = 20.0
+SLACK = 20.0
 """Seconds beyond the host's own deadlines before its answer counts as lost."""
 _LOOK_SECONDS = 60.0
 
@@ -47,11 +48,12 @@ class LeaseTerms:
         wait: float = 60.0,
         deadlines: Deadlines | None = None,
         patience: float = 5.0,
+        slack: float = SLACK,
     ) -> None:
         self.spec = backend if isinstance(backend, SlotSpec) else SlotSpec(backend=backend)
         self.labels, self.ttl, self.wait = dict(labels or {}), ttl, wait
         self.deadlines = deadlines
-        self.patience = patience
+        self.patience, self.slack = patience, slack
         self.lease: LeaseInfo | None = None
         self.lost: CoworkError | None = None
 
@@ -74,13 +76,13 @@ class LeaseTerms:
     # -- flows: see `flows.py`
 
     def take(self) -> flows.Flow[LeaseInfo]:
-        seconds = self.wait + self.times().create + _SLACK
+        seconds = self.wait + self.times().create + self.slack
         body = self.request().model_dump(mode="json")
         return flows.renew("POST", "/leases", body, LeaseInfo, seconds, patience=self.patience)
 
     def change(self, verb: str, model: type[Any], seconds: float, body: Mapping[str, Any]) -> flows.Flow[Any]:
         data = {"key": flows.new_key(), **body}
-        return flows.change(self.path(), verb, data, model, seconds + _SLACK, patience=self.patience)
+        return flows.change(self.path(), verb, data, model, seconds + self.slack, patience=self.patience)
 
     def reset(self, task: Task) -> flows.Flow[Seen]:
         times = self.times()
@@ -89,7 +91,7 @@ class LeaseTerms:
     def act(self, call: DesktopCall) -> flows.Flow[Act]:
         own = call.timeout if isinstance(call, BashCall) else call.time if isinstance(call, ComputerUse) else 0.0
         return self.change(
-            "act", Act, max(self.times().act, own or 0.0) + _SLACK, {"call": call.model_dump(mode="json")}
+            "act", Act, max(self.times().act, own or 0.0) + self.slack, {"call": call.model_dump(mode="json")}
         )
 
     def grade(self) -> flows.Flow[Verdict]:
@@ -100,7 +102,7 @@ class LeaseTerms:
         return flows.renew("POST", f"{self.path()}/prefetch", body, PrefetchInfo, _LOOK_SECONDS, patience=self.patience)
 
     def look(self, what: str, model: type[Any]) -> flows.Flow[Any]:
-        seconds = self.times().act + _SLACK
+        seconds = self.times().act + self.slack
         return flows.look(f"{self.path()}/{what}", model, min(seconds, _LOOK_SECONDS), patience=self.patience)
 
     def heartbeat(self, path: str) -> flows.Flow[LeaseInfo]:
@@ -124,13 +126,21 @@ def observation(seen: Seen) -> Observation:
 
 
 def _headers(token: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {token}"}
+    return {"authorization": f"Bearer {check_token(token, 'token')}"}
 
 
 def _lost(error: httpx.TransportError) -> Lost:
     """Only a connection that was never made is known to have carried nothing."""
     sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
     return Lost(f"{type(error).__name__}: {error}".rstrip(": "), sent)
+
+
+def unusable(error: Exception) -> ParamsError:
+    """An address or a token with which no request can be made at all. Says nothing of the token."""
+    return ParamsError(
+        f"no request can be made ({type(error).__name__})", where=WHERE,
+        remedy="give http://HOST:PORT and the token without spaces",
+    )  # fmt: skip
 
 
 def _timeout(seconds: float) -> httpx.Timeout:
@@ -141,7 +151,8 @@ class PooledDesktop:
     """One lease, from the first `reset` (or `open`) to `close`. Heartbeats go out by themselves meanwhile.
 
     `url` and `token` of the slot host; `backend` a name or a whole `SlotSpec`. `wait`: seconds to queue for a slot.
-    `patience`: seconds for which a host that refuses connections is tried again. Use from one thread at a time.
+    `patience`: seconds for which a host that refuses connections is tried again; `slack`: seconds beyond the host's own
+    deadlines before its answer counts as lost. Use from one thread at a time.
     """
 
     def __init__(self, url: str, token: str, backend: SlotSpec | str, **terms: Any) -> None:
@@ -249,6 +260,8 @@ class PooledDesktop:
                 try:
                     response = http.request(wish.method, wish.path, json=wish.body, timeout=_timeout(wish.seconds))
                     came = Answer(response.status_code, response.content, response.headers)
+                except (httpx.LocalProtocolError, httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
+                    raise unusable(error) from None
                 except httpx.TransportError as error:
                     came = _lost(error)
         except StopIteration as done:
@@ -275,4 +288,4 @@ class PooledDesktop:
             heart.join(15)
 
 
-__all__ = ["LeaseTerms", "PooledDesktop", "SlotGoneError", "observation"]
+__all__ = ["LeaseTerms", "PooledDesktop", "observation", "unusable"]

@@ -200,7 +200,7 @@ class SlotHost:
         lease = self._find(lease_id)
         data = call.model_dump(mode="json")
         asked = call.timeout if isinstance(call, BashCall) else call.time if isinstance(call, ComputerUse) else None
-        seconds = max(lease.deadlines.act, (asked or 0.0) + _HEADROOM)
+        seconds = max(lease.deadlines.act, asked + _HEADROOM) if asked else lease.deadlines.act
         entry, new = lease.ledger.begin(key, "act", digest_value(data))
         if new:
 

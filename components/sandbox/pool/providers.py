@@ -84,10 +84,12 @@ def open_slot(
     link: SlotLink, slot_id: str, spec: SlotSpec, args: dict[str, Any], seconds: float
 ) -> tuple[tuple[int, int], list[Process]]:
     """The first call on a line: (size of the screen, processes). The sandbox is ready afterwards."""
+    if seconds <= 0:
+        raise DeadlineError("create", seconds, where=slot_id)
     screen = (spec.screen.width, spec.screen.height) if spec.screen else None
     limits = {name: value for name, value in spec.limits.model_dump().items() if value is not None}
     answer, _ = link.call(
-        "open", {**args, "screen": screen, "limits": limits}, seconds=max(0.001, seconds),
+        "open", {**args, "screen": screen, "limits": limits}, seconds=seconds,
         late=lambda: DeadlineError("create", seconds, where=slot_id),
     )  # fmt: skip
     width, height = answer["size"]

@@ -7,6 +7,7 @@ import random
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -75,7 +76,7 @@ def test_every_reset_is_a_sandbox_of_its_own(host: SlotHost, desktop: PooledDesk
     first = processes_of(host)
     assert len(first) == 1 and descendants(first[0].pid)
     desktop.reset(make_task("two"))
-    assert desktop.act(BashCall(command="cat name.txt; ls")).output.split() == ["two", "log.txt", "name.txt"] or True
+    assert desktop.act(BashCall(command="cat name.txt")).output == "two"
     assert "left" not in desktop.act(BashCall(command="ls")).output
     assert not alive(first[0]) and len(processes_of(host)) == 1
 
@@ -292,7 +293,7 @@ def test_200_random_leases_and_kills_leave_nothing(tmp_path: Path) -> None:
         assert not errors and not any(thread.is_alive() for thread in threads)
         assert host.metrics.made.labels("minidesk")._value.get() >= 200
         assert wait_for(lambda: host.queue.taken == 0 and not host.table.leases())
-        assert wait_for(lambda: host.stock.sandboxes == sum(host.stock.standby().values()) == 2)
+        assert wait_for(lambda: host.stock.standby() == {"minidesk": 2} and len(host.table.slots()) == 2)
         zygote = host._providers["minidesk"]._zygote.pid  # type: ignore[attr-defined]
         standby = {process.pid for process in processes_of(host)}
         assert wait_for(lambda: descendants(zygote) == standby), "what lives is what is kept ready"
@@ -311,10 +312,11 @@ def test_application_starts_wait_for_each_other(tmp_path: Path) -> None:
     marks.mkdir()
     try:
         leases = [host.lease(LeaseRequest(key=f"start-{n}-xx", slot=SlotSpec(backend="gated"))).lease for n in range(3)]
-        threads = [
-            threading.Thread(target=host.reset, args=(lease, f"key-{n}-xxxx", make_task(str(n), marks=str(marks))))
-            for n, lease in enumerate(leases)
-        ]
+        def reset(number: int, lease: str) -> None:
+            with suppress(SlotGoneError):  # the one that is killed below
+                host.reset(lease, f"key-{number}-xxxx", make_task(str(number), marks=str(marks)))
+
+        threads = [threading.Thread(target=reset, args=pair) for pair in enumerate(leases)]
         for thread in threads:
             thread.start()
         assert wait_for(lambda: host.starts.waiting == 2 and len(list(marks.iterdir())) == 1)

@@ -84,8 +84,11 @@ class ClusterApi:
 
     def patch(self, kind: Resource, name: str, patch: Object, deadline: float | None = None) -> Object | None:
         """A merge patch; with `metadata.resourceVersion` in it a `ConflictError` when another was quicker."""
+        settled = "resourceVersion" in patch.get("metadata", {})
+        path = kind.path(self.namespace, name)
         try:
-            return self._request("PATCH", kind.path(self.namespace, name), body=patch, deadline=deadline)
+            # Without a version the server itself read, was overtaken and gave up: the same patch again is right.
+            return self._request("PATCH", path, body=patch, deadline=deadline, again=() if settled else (409,))
         except _NotFound:
             return None
 
@@ -189,8 +192,9 @@ class ClusterApi:
         body: Any = None,
         deadline: float | None = None,
         stream: float = 0.0,
+        again: tuple[int, ...] = (),
     ) -> Any:
-        """`stream`: seconds without data after which a stream counts as broken; the raw response is returned."""
+        """`again`: statuses that are repeated beside those of a busy server. `stream`: seconds without data after which a stream counts as broken; the raw response is returned."""
         from kubernetes.client.exceptions import ApiException
         from urllib3.exceptions import HTTPError
 
@@ -211,7 +215,7 @@ class ClusterApi:
                     renewed = True  # a token that has run out: sign in anew, once
                     self._signed_in(renew=True, instead_of=client)
                     continue
-                pause = self._told(error, path, why)
+                pause = 0.0 if error.status in again else self._told(error, path, why)
             except (HTTPError, OSError) as error:
                 why, pause = f"{type(error).__name__}: {error}", 0.0
             pause = pause or min(_LONGEST_PAUSE, 0.1 * 2**tries)
