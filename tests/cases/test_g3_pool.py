@@ -26,7 +26,9 @@ from components.sandbox.pool.serve import build_host, local_backend
 from tests.unit.pool.kit import TOKEN, make_task, serving, wait_for
 from tests.unit.pool.proxy import Proxy
 
-ROWS = [json.loads(line) for line in (Path(__file__).parent / "data" / "g3_desktop_eval.jsonl").read_text().splitlines()]
+ROWS = [
+    json.loads(line) for line in (Path(__file__).parent / "data" / "g3_desktop_eval.jsonl").read_text().splitlines()
+]
 
 
 def prepare(task: Task, root: Path) -> None:

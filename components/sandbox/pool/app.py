@@ -27,7 +27,8 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from components.contracts.errors import CoworkError
 from components.contracts.task import Verdict
 from components.sandbox.pool.auth import App, Guard
-from components.sandbox.pool.host import SlotHost, failure_of
+from components.sandbox.pool.failures import failure_of
+from components.sandbox.pool.host import SlotHost
 from components.sandbox.pool.models import (
     Act,
     ActRequest,

@@ -62,7 +62,7 @@ def token_for(token_file: Path | None, environ: Mapping[str, str] | None = None)
 
 
 def check_bind(host: str, token_file: Path | None) -> None:
-    """Beyond this machine only with a token file: a token in the environment is too easily shared. Raises `ParamsError`."""
+    """Beyond this machine only with a token file: an environment is shared too easily. Raises `ParamsError`."""
     try:
         local = ipaddress.ip_address(host).is_loopback
     except ValueError:

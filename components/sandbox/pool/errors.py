@@ -1,4 +1,4 @@
-"""What can go wrong between a client, the slot host and a slot. All are failures of the infrastructure, never the agent's."""
+"""What can go wrong between a client, the slot host and a slot: failures of the infrastructure, never the agent's."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ One set of rules for the plain and the asynchronous client. A `Request` is answe
 `sent` False when nothing can have reached the host. A `Pause` is answered when it is over.
 
 - Looking (observe, state) is repeated freely.
-- What changes something carries a key. It is sent again only when it was never sent, or when the host, asked by the key,
-  says that it never began it; even then the key keeps it from being done twice.
+- What changes something carries a key. It is sent again only when it was never sent, or when the host, asked by the
+  key, says that it never began it; even then the key keeps it from being done twice.
 - When the host cannot say, the outcome is unknown and the episode is lost (`SandboxError`), never guessed.
 """
 
@@ -76,7 +76,7 @@ def new_key() -> str:
 
 
 def look(path: str, model: type[Model], seconds: float, *, patience: float) -> Flow[Model]:
-    """A request that changes nothing: repeated freely. `patience`: seconds for which a refused connection is retried."""
+    """A request that changes nothing: repeated freely. `patience`: seconds to knock where nobody opens."""
     lost = Lost("", sent=False)
     for attempt in range(_LOOK_TRIES):
         answer = yield from _reach(Request("GET", path, None, seconds), patience)
@@ -112,7 +112,7 @@ def change(
 def renew(
     method: str, path: str, body: Mapping[str, Any] | None, model: type[Model], seconds: float, *, patience: float
 ) -> Flow[Model]:
-    """A request that may be repeated because doing it twice is doing it once: lease (by its key), heartbeat, release."""
+    """A request that may be repeated, as twice is once: a lease (by its key), a heartbeat, a release."""
     lost = Lost("", sent=False)
     for attempt in range(_KEY_TRIES):
         answer = yield from _reach(Request(method, path, body, seconds), patience)

@@ -1,8 +1,7 @@
-"""The slot host: leases, what their holders ask, and their ends. Plain Python, called from many threads; HTTP is `app.py`."""
+"""The slot host: leases, what their holders ask, and their ends. Called from many threads; HTTP is `app.py`."""
 
 from __future__ import annotations
 
-import base64
 import logging
 import secrets
 import threading
@@ -18,16 +17,17 @@ from filelock import FileLock, Timeout
 
 from components.contracts.calls import BashCall, ComputerUse, DesktopCall
 from components.contracts.digests import digest_value
-from components.contracts.errors import CoworkError, SandboxError
+from components.contracts.errors import SandboxError
 from components.contracts.task import Task, Verdict
-from components.sandbox.pool.errors import Deadline, DeadlineError, LeaseEndedError, PoolFullError, SlotGoneError
+from components.sandbox.pool.episodes import HEADROOM, Episodes, seen_of
+from components.sandbox.pool.errors import LeaseEndedError, PoolFullError
+from components.sandbox.pool.failures import failure_of
 from components.sandbox.pool.lease import Lease, Prepared
 from components.sandbox.pool.ledger import Ledger
 from components.sandbox.pool.metrics import Metrics, kind_of
 from components.sandbox.pool.models import (
     Act,
     Deadlines,
-    Failure,
     LeaseInfo,
     LeaseRequest,
     Outcome,
@@ -37,22 +37,21 @@ from components.sandbox.pool.models import (
 )
 from components.sandbox.pool.providers import Slot, SlotProvider
 from components.sandbox.pool.queue import FairQueue, Ticket
+from components.sandbox.pool.reaper import Reaper
 from components.sandbox.pool.starts import StartLimiter
 from components.sandbox.pool.stock import Stock
 from components.sandbox.pool.table import LeaseTable
 
 log = logging.getLogger("cowork.pool")
-_HEADROOM = 15.0
-"""Seconds that a call may take beyond what its action asks for: settling, a busy machine."""
 
 
 @dataclass(frozen=True)
 class HostConfig:
     """`host` names this service in its table and in the cluster; `state` is its own folder.
 
-    capacity: leases at once; standby: sandboxes kept ready beyond them; longest_queue: who may wait. starts: application
-    starts at once; making: sandboxes made at once. Seconds: `deadlines` are the longest that a lease may ask for and what
-    it gets by default, `most_ttl` the longest time without a heartbeat, `tick` how often clocks are looked at.
+    capacity: leases at once; standby: sandboxes kept ready beyond them; longest_queue: who may wait; making: sandboxes
+    made at once. Seconds: `deadlines` are the longest that a lease may ask for and what it gets by default, `most_ttl`
+    the longest time without a heartbeat, `tick` how often clocks are looked at.
     """
 
     host: str
@@ -60,7 +59,6 @@ class HostConfig:
     capacity: int = 4
     standby: Mapping[SlotSpec, int] = field(default_factory=dict)
     longest_queue: int = 256
-    starts: int = 2
     making: int = 2
     deadlines: Deadlines = Deadlines()
     most_ttl: float = 300.0
@@ -92,23 +90,24 @@ class SlotHost:
             providers, self.table, self.metrics, standby=config.standby, making=config.making,
             create_seconds=config.deadlines.create,
         )  # fmt: skip
-        self._providers = dict(providers)
-        self._leases: dict[str, Lease] = {}
+        self.providers = dict(providers)
+        self.leases: dict[str, Lease] = {}
         self._gone: dict[str, str] = {}
         self._requests = Ledger()
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._preparers = ThreadPoolExecutor(config.capacity, thread_name_prefix="pool-prefetch")
-        self._reaper = threading.Thread(target=self._watch, name="pool-reaper", daemon=True)
+        self.episodes = Episodes(self.stock, self.metrics, self._lock)
+        self.reaper = Reaper(self)
         self._gauges()
 
     # -- life -------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """First takes back what an earlier life left, then makes standby sandboxes and watches the clocks."""
-        self.reap_earlier_life()
+        self.reaper.earlier_life()
         self.stock.start()
-        self._reaper.start()
+        self.reaper.start()
 
     def close(self) -> None:
         """Ends every lease and every sandbox. May be called again."""
@@ -116,12 +115,11 @@ class SlotHost:
             return
         self._closing.set()
         self.queue.close()
-        for lease in list(self._leases.values()):
-            self._end(lease, "the host was closed", "closing")
+        for lease in list(self.leases.values()):
+            self.end(lease, "the host was closed", "closing")
         self._preparers.shutdown(wait=True, cancel_futures=True)
         self.stock.close()
-        if self._reaper.ident is not None:
-            self._reaper.join(30)
+        self.reaper.stop()
         self.table.close()
         self._hold.release()
 
@@ -142,7 +140,7 @@ class SlotHost:
         entry, new = self._requests.begin(request.key, "lease", digest_value(request.model_dump(mode="json")))
         if new:
             entry.run(lambda: self._lease(request, on_ticket))
-        lease: Lease = entry.outcome(request.wait + self.config.deadlines.create + _HEADROOM)
+        lease: Lease = entry.outcome(request.wait + self.config.deadlines.create + HEADROOM)
         return lease.info(self.config.host)
 
     def heartbeat(self, lease_id: str) -> LeaseInfo:
@@ -153,7 +151,7 @@ class SlotHost:
     def release(self, lease_id: str) -> None:
         """Ends the lease and its sandboxes. Of one that has ended already: nothing happens."""
         with suppress(LeaseEndedError):
-            self._end(self._find(lease_id), "it was released", "released")
+            self.end(self._find(lease_id), "it was released", "released")
 
     # -- what a holder asks -----------------------------------------------------------------------------------------
 
@@ -166,10 +164,10 @@ class SlotHost:
             def work() -> Seen:
                 with self.metrics.operation("reset", self.metrics.reset), lease.lock:
                     lease.ledger.next_episode(entry)
-                    return self._reset(lease, task)
+                    return self.episodes.reset(lease, task)
 
             entry.run(work)
-        seen: Seen = entry.outcome(lease.deadlines.create + 2 * lease.deadlines.setup + _HEADROOM)
+        seen: Seen = entry.outcome(lease.deadlines.create + 2 * lease.deadlines.setup + HEADROOM)
         return seen
 
     def prefetch(self, lease_id: str, task: Task) -> str:
@@ -180,19 +178,19 @@ class SlotHost:
                 return lease.prepared.state
             old, lease.prepared = lease.prepared, Prepared(task.task_id)
             prepared = lease.prepared
-        self._discard(old)
-        self._preparers.submit(self._prepare, lease, prepared, task)
+        self.episodes.discard(old)
+        self._preparers.submit(self.episodes.prepare, lease, prepared, task)
         return prepared.state
 
     def observe(self, lease_id: str) -> Seen:
         lease = self._find(lease_id)
         with self.metrics.operation("observe"), lease.lock:
-            return _seen(*self._call(lease, "observe", {}, lease.deadlines.act, "act"))
+            return seen_of(*self.episodes.call(lease, "observe", {}, lease.deadlines.act, "act"))
 
     def state(self, lease_id: str) -> dict[str, Any]:
         lease = self._find(lease_id)
         with self.metrics.operation("state"), lease.lock:
-            answer, _ = self._call(lease, "state", {}, lease.deadlines.act, "act")
+            answer, _ = self.episodes.call(lease, "state", {}, lease.deadlines.act, "act")
         return dict(answer)
 
     def act(self, lease_id: str, key: str, call: DesktopCall) -> Act:
@@ -200,17 +198,17 @@ class SlotHost:
         lease = self._find(lease_id)
         data = call.model_dump(mode="json")
         asked = call.timeout if isinstance(call, BashCall) else call.time if isinstance(call, ComputerUse) else None
-        seconds = max(lease.deadlines.act, asked + _HEADROOM) if asked else lease.deadlines.act
+        seconds = max(lease.deadlines.act, asked + HEADROOM) if asked else lease.deadlines.act
         entry, new = lease.ledger.begin(key, "act", digest_value(data))
         if new:
 
             def work() -> Act:
                 with self.metrics.operation("act", self.metrics.step.labels(call.tool)), lease.lock:
-                    answer, _ = self._call(lease, "act", {"call": data}, seconds, "act")
+                    answer, _ = self.episodes.call(lease, "act", {"call": data}, seconds, "act")
                     return Act(**answer)
 
             entry.run(work)
-        done: Act = entry.outcome(seconds + _HEADROOM)
+        done: Act = entry.outcome(seconds + HEADROOM)
         return done
 
     def grade(self, lease_id: str, key: str) -> Verdict:
@@ -223,12 +221,12 @@ class SlotHost:
                 with self.metrics.operation("grade", self.metrics.grade), lease.lock:
                     if lease.failure is None:
                         lease.episode_ends = float("inf")
-                    answer, _ = self._call(lease, "grade", {}, lease.deadlines.grading, "grading")
+                    answer, _ = self.episodes.call(lease, "grade", {}, lease.deadlines.grading, "grading")
                     lease.episode_ends = time.monotonic() + lease.deadlines.episode
                     return Verdict.model_validate(answer)
 
             entry.run(work)
-        verdict: Verdict = entry.outcome(lease.deadlines.grading + _HEADROOM)
+        verdict: Verdict = entry.outcome(lease.deadlines.grading + HEADROOM)
         return verdict
 
     def outcome(self, lease_id: str, key: str, seconds: float) -> Outcome:
@@ -243,7 +241,7 @@ class SlotHost:
         return Outcome(state="ran", what=entry.what, result=entry.value)
 
     def status(self) -> Status:
-        leases = list(self._leases.values())
+        leases = list(self.leases.values())
         return Status(
             host=self.config.host, capacity=self.config.capacity, leased=self.queue.taken, waiting=self.queue.waiting,
             standby=self.stock.standby(), standby_wanted=self.stock.standby_wanted(), sandboxes=self.stock.sandboxes,
@@ -251,58 +249,11 @@ class SlotHost:
             problem=self.stock.problem,
         )  # fmt: skip
 
-    # -- the reaper -------------------------------------------------------------------------------------------------
-
-    def reap_earlier_life(self) -> int:
-        """Ends what stands in the table of this host and was not made by this process. Returns how many sandboxes."""
-        rows = [row for row in self.table.slots() if not self.table.mine(row)]
-        count = self.stock.reap(rows)
-        self.metrics.reaped.labels("slot").inc(count)
-        self.metrics.reaped.labels("lease").inc(self.table.forget_leases())
-        return count + self.reap_leftovers()
-
-    def reap_leftovers(self) -> int:
-        """Removes what carries this host's name at its providers and stands nowhere. Returns how many."""
-        count = 0
-        for name, provider in self._providers.items():
-            try:
-                for slot_id, handle in provider.leftovers(self.stock.known()).items():
-                    # One more look: it may have been made since.
-                    if slot_id not in self.stock.known() and provider.destroy(slot_id, handle):
-                        log.warning("%s: removed the leftover %s", name, slot_id)
-                        count += 1
-            except (CoworkError, OSError) as error:
-                log.error("%s: leftovers could not be looked for: %s", name, error)
-        self.metrics.reaped.labels("leftover").inc(count)
-        return count
-
-    def tick(self) -> None:
-        """One look at all clocks: leases not heard from, episodes too long, standby sandboxes that have died."""
-        for lease in list(self._leases.values()):
-            if lease.expires_in <= 0:
-                if self._end(lease, f"no heartbeat for {lease.ttl:g} s", "expired"):
-                    self.metrics.reaped.labels("expired_lease").inc()
-            elif lease.episode_left <= 0 and lease.failure is None and lease.slot is not None:
-                self._fail(lease, lease.slot, DeadlineError("episode", lease.deadlines.episode))
-        self.stock.drop_dead()
-        self.stock.retry()
-
-    def _watch(self) -> None:
-        rounds = 0
-        while not self._closing.wait(self.config.tick):
-            try:
-                self.tick()
-                rounds += 1
-                if rounds % 60 == 0:
-                    self.reap_leftovers()
-            except Exception:  # the watch must go on
-                log.exception("the reaper stumbled")
-
     # -- parts ------------------------------------------------------------------------------------------------------
 
     def _find(self, lease_id: str) -> Lease:
         with self._lock:
-            lease = self._leases.get(lease_id)
+            lease = self.leases.get(lease_id)
             if lease is None:
                 raise LeaseEndedError(self._gone.get(lease_id, "this host knows no such lease; was it restarted?"))
             return lease
@@ -324,12 +275,12 @@ class SlotHost:
                 slot = self.stock.take(request.slot, deadlines.create)
                 self.table.put_lease(lease.lease_id, lease.owner, slot.slot_id, request.labels)
                 lease.slot, lease.size = slot, slot.size
-                self._mark(lease, slot)
+                self.episodes.mark(lease, slot)
                 with self._lock:
                     if self._closing.is_set():
                         raise PoolFullError("the host is closing", 30.0)
                     lease.beat()
-                    self._leases[lease.lease_id] = lease
+                    self.leases[lease.lease_id] = lease
             except BaseException as error:
                 if slot is not None:
                     self.stock.end(slot, kind_of(error))
@@ -337,13 +288,13 @@ class SlotHost:
                 raise
             return lease
 
-    def _end(self, lease: Lease, reason: str, kind: str) -> bool:
+    def end(self, lease: Lease, reason: str, kind: str) -> bool:
         """Once only; True when it was this call that ended it."""
         with self._lock:
             if lease.ended:
                 return False
             lease.ended = f"the lease has ended: {reason}"
-            del self._leases[lease.lease_id]
+            del self.leases[lease.lease_id]
             self._gone[lease.lease_id] = lease.ended
             while len(self._gone) > 10_000:
                 del self._gone[next(iter(self._gone))]
@@ -353,128 +304,16 @@ class SlotHost:
             if slot is not None:
                 slot.link.doom(LeaseEndedError(lease.ended))
                 self.stock.end(slot, kind)
-            self._discard(prepared)
+            self.episodes.discard(prepared)
             with suppress(SandboxError):  # a row too many is removed at the next start
                 self.table.drop_lease(lease.lease_id)
         finally:
             self.queue.release(lease.owner)
         return True
 
-    def _reset(self, lease: Lease, task: Task) -> Seen:
-        with self._lock:
-            prepared, lease.prepared = lease.prepared, None
-            old = lease.slot if lease.used or lease.failure else None
-            if old is not None:
-                lease.slot = None
-            lease.task, lease.failure, lease.episode_ends = None, None, float("inf")
-        if old is not None:
-            self.stock.end(old, "used")
-        if prepared is not None and prepared.task_id == task.task_id:
-            try:
-                slot, seen = prepared.future.result(lease.deadlines.create + lease.deadlines.setup + _HEADROOM)
-            except (CoworkError, TimeoutError):
-                self._discard(prepared)  # as if nothing had been prepared
-            else:
-                if not self.stock.provider(slot.spec.backend).unfit(slot):
-                    if lease.slot is not None:
-                        self.stock.end(lease.slot, "unused")
-                    self._attach(lease, slot, used=True)
-                    return self._begin(lease, task, seen)
-                self.stock.end(slot, "unfit")
-        else:
-            self._discard(prepared)
-        if lease.slot is None or self.stock.provider(lease.slot.spec.backend).unfit(lease.slot):
-            if lease.slot is not None:
-                self.stock.end(lease.slot, "unfit")
-            self._attach(lease, self.stock.take(lease.request.slot, lease.deadlines.create))
-        lease.used = True
-        try:
-            seen = _seen(
-                *self._call(lease, "reset", {"task": task.model_dump(mode="json")}, lease.deadlines.setup, "setup")
-            )
-        except CoworkError as error:
-            if lease.slot is not None:
-                self._fail(lease, lease.slot, error)
-            raise
-        return self._begin(lease, task, seen)
-
-    def _begin(self, lease: Lease, task: Task, seen: Seen) -> Seen:
-        lease.used, lease.task = True, task
-        lease.episode_ends = time.monotonic() + lease.deadlines.episode
-        return seen
-
-    def _attach(self, lease: Lease, slot: Slot, *, used: bool = False) -> None:
-        with self._lock:
-            ended = lease.ended
-            if not ended:
-                lease.slot, lease.size, lease.used = slot, slot.size, used
-        if ended:
-            self.stock.end(slot, "released")
-            raise LeaseEndedError(ended)
-        self._mark(lease, slot)
-
-    def _mark(self, lease: Lease, slot: Slot) -> None:
-        """Before the first task. A cluster that cannot be told at once cannot keep its backstop off us either."""
-        self.stock.provider(slot.spec.backend).mark(slot, {"run": lease.owner, "lease": lease.lease_id})
-
-    def _prepare(self, lease: Lease, prepared: Prepared, task: Task) -> None:
-        slot: Slot | None = None
-        try:
-            with self.metrics.operation("prefetch"):
-                slot = self.stock.take(lease.request.slot, lease.deadlines.create)
-                seen = _seen(
-                    *slot.link.call(
-                        "reset", {"task": task.model_dump(mode="json")}, seconds=lease.deadlines.setup,
-                        late=lambda: DeadlineError("setup", lease.deadlines.setup),
-                    )
-                )  # fmt: skip
-            prepared.future.set_result((slot, seen))
-        except BaseException as error:
-            if slot is not None:
-                self.stock.end(slot, kind_of(error))
-            prepared.future.set_exception(error)
-
-    def _discard(self, prepared: Prepared | None) -> None:
-        """What was prepared in vain ends as soon as it is there."""
-        if prepared is None:
-            return
-
-        def done(future: Any) -> None:
-            if not future.cancelled() and future.exception() is None:
-                self.stock.end(future.result()[0], "unused")
-
-        prepared.future.add_done_callback(done)
-
-    def _call(
-        self, lease: Lease, call: str, args: dict[str, Any], seconds: float, which: Deadline
-    ) -> tuple[Any, bytes]:
-        """One call to the lease's slot, within its own deadline and the episode's. A slot in doubt is killed."""
-        if lease.ended:
-            raise LeaseEndedError(lease.ended)
-        if lease.failure is not None:
-            raise lease.failure
-        slot = lease.slot
-        if slot is None or (lease.task is None and call != "reset"):
-            raise SandboxError("no episode is open", where="pool", remedy="call reset first")
-        left = lease.episode_left
-        if left < seconds:
-            seconds, which = max(0.001, left), "episode"
-        full = lease.deadlines.episode if which == "episode" else seconds
-        try:
-            return slot.link.call(call, args, seconds=seconds, late=lambda: DeadlineError(which, full))
-        except CoworkError as error:
-            if slot.link.broken is not None:
-                self._fail(lease, slot, error)
-            raise
-
-    def _fail(self, lease: Lease, slot: Slot, error: CoworkError) -> None:
-        lease.failure = lease.failure or error
-        slot.link.doom(error)
-        self.stock.end(slot, kind_of(error))
-
     def _gauges(self) -> None:
         def count(state: str) -> Callable[[], float]:
-            return lambda: float(sum(lease.state == state for lease in list(self._leases.values())))
+            return lambda: float(sum(lease.state == state for lease in list(self.leases.values())))
 
         self.metrics.watch_leases({state: count(state) for state in ("idle", "episode", "failed")})
         self.metrics.watch(
@@ -485,21 +324,3 @@ class SlotHost:
             starts_waiting=lambda: float(self.starts.waiting),
             starts_running=lambda: float(self.starts.running),
         )
-
-
-def _seen(meta: dict[str, Any], png: bytes) -> Seen:
-    return Seen(png=base64.b64encode(png).decode(), pointer=meta["pointer"], elements=meta["elements"])
-
-
-def failure_of(error: BaseException) -> Failure:
-    """An error for the wire; what is no error of ours says only its name, for it may quote anything."""
-    if not isinstance(error, CoworkError):
-        return Failure(kind="internal", message=type(error).__name__, where="pool", remedy="see the host's log")
-    kind, code, seconds = kind_of(error), str(getattr(error, "code", "")), 0.0
-    if isinstance(error, DeadlineError):
-        kind, code, seconds = "deadline", error.which, error.seconds
-    elif isinstance(error, PoolFullError):
-        seconds = error.retry_after
-    elif isinstance(error, SlotGoneError):
-        kind = "gone"
-    return Failure(kind=kind, message=error.message, where=error.where, remedy=error.remedy, code=code, seconds=seconds)

@@ -36,7 +36,7 @@ class SlotLink:
     def call(
         self, call: str, args: dict[str, Any] | None = None, *, seconds: float, late: Callable[[], CoworkError]
     ) -> tuple[Any, bytes]:
-        """(answer, blob). After `seconds` raises `late()`; `SlotGoneError` when the slot ends; else the slot's own error."""
+        """(answer, blob). Raises `late()` after `seconds`, `SlotGoneError` when the slot ends, else its own error."""
         deadline = time.monotonic() + seconds
         if not self._lock.acquire(timeout=max(0.0, seconds)):
             raise self._fail(late())

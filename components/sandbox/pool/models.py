@@ -40,8 +40,8 @@ class SlotSpec(Frozen):
 
 
 class Deadlines(Frozen):
-    """Seconds that each may take: a sandbox to be made, a task to be set up, one action, the whole episode (from the end of
-    its setup), grading."""
+    """Seconds that each may take: a sandbox to be made, a task to be set up, one action, the whole episode (from the
+    end of its setup), grading."""
 
     create: Seconds = 60.0
     setup: Seconds = 120.0

@@ -43,7 +43,7 @@ def alive(process: Process) -> bool:
 
 
 def kill(process: Process, seconds: float) -> bool:
-    """Kill exactly this process and wait for its end. True when it is gone; a later one of the same pid is left alone."""
+    """Kill this very process and wait. True when it is gone; a later one of the same pid is left alone."""
     try:
         handle = os.pidfd_open(process.pid)
     except (ProcessLookupError, OSError):

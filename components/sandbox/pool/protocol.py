@@ -1,4 +1,4 @@
-"""What a slot and its host say to each other, in messages of `x11.guest.wire`: observations and errors as plain data."""
+"""What a slot and its host say to each other, in messages of `x11.guest.wire`: observations and errors as data."""
 
 from __future__ import annotations
 

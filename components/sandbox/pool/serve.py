@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import socket
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from components.contracts.errors import ParamsError, SandboxError
 from components.sandbox.pool.auth import check_bind, make_token_file, token_for
@@ -18,6 +19,9 @@ from components.sandbox.pool.host import HostConfig, SlotHost
 from components.sandbox.pool.models import Deadlines, SlotSpec
 from components.sandbox.pool.providers import LocalProvider, SlotProvider
 from components.sandbox.pool.starts import StartLimiter
+
+if TYPE_CHECKING:
+    from components.sandbox.pool.kubernetes.sources import PodSource
 
 TOKEN_FILE = "token"
 _STOP_SECONDS = 10
@@ -31,18 +35,55 @@ class LocalBackend:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class PodBackend:
+    """Pods of a cluster as slots: where they come from, the port of their agents, and what the agents expect."""
+
+    source: PodSource
+    port: int = 8000
+    token: str = ""
+
+
+def cluster_backend(kind: str, name: str, host: str, namespace: str) -> PodBackend:
+    """`claims` on the warm pool `name`, or pods of the `statefulset` whose labels `name` selects (`app=desktop`).
+
+    Signs in as the service account of its pod, else by kubeconfig. COWORK_AGENT_TOKEN is what the agents expect.
+    """
+    from components.sandbox.pool.kubernetes.api import ClusterApi, default_client
+    from components.sandbox.pool.kubernetes.sources import ClaimSource, StatefulSetSource
+
+    api = ClusterApi(default_client, namespace)
+    source: PodSource = ClaimSource(api, host, name) if kind == "claims" else StatefulSetSource(api, host, name)
+    return PodBackend(source, token=os.environ.get("COWORK_AGENT_TOKEN", ""))
+
+
+def parse_backend(text: str, options: Mapping[str, Any], host: str, namespace: str) -> tuple[str, AnyBackend]:
+    """(name, backend) of `minidesk`, `x11`, `claims:WARMPOOL` or `statefulset:SELECTOR`. Raises `ParamsError`."""
+    kind, _, name = text.partition(":")
+    if kind in ("claims", "statefulset"):
+        if not name:
+            example = "claims:desktop" if kind == "claims" else "statefulset:app=desktop"
+            raise ParamsError(f"{kind} of what?", where="--backend", remedy=f"write e.g. {example}")
+        return kind, cluster_backend(kind, name, host, namespace)
+    return text, local_backend(text, options)
+
+
 def local_backend(name: str, options: Mapping[str, Any]) -> LocalBackend:
     """`minidesk` or `x11`. Raises `ParamsError`."""
     known = {"minidesk": MINIDESK, "x11": X11}
     if name not in known:
-        raise ParamsError(f"no backend {name!r}", where="--backend", remedy=f"one of {', '.join(known)}")
+        remedy = "one of minidesk, x11, claims:WARMPOOL, statefulset:SELECTOR"
+        raise ParamsError(f"no backend {name!r}", where="--backend", remedy=remedy)
     return LocalBackend(known[name], options)
+
+
+AnyBackend: TypeAlias = "LocalBackend | PodBackend | SlotProvider"
 
 
 def build_host(
     state: Path,
     host: str,
-    backends: Mapping[str, LocalBackend | SlotProvider],
+    backends: Mapping[str, AnyBackend],
     *,
     slots: int = 4,
     standby: Mapping[str, int] | None = None,
@@ -66,10 +107,14 @@ def build_host(
                 starts=limiter,
                 sweep=_sweep(backend.backend),
             )
+        elif isinstance(backend, PodBackend):
+            from components.sandbox.pool.kubernetes.provider import PodProvider
+
+            providers[name] = PodProvider(name, backend.source, port=backend.port, token=backend.token, starts=limiter)
         else:
             providers[name] = backend
     config = HostConfig(
-        host=host, state=state, capacity=slots, starts=starts, making=making, tick=tick, longest_queue=longest_queue,
+        host=host, state=state, capacity=slots, making=making, tick=tick, longest_queue=longest_queue,
         standby={SlotSpec(backend=name): count for name, count in (standby or {}).items()},
         deadlines=deadlines or Deadlines(),
     )  # fmt: skip

@@ -1,6 +1,7 @@
 """The lease table: what this host made and lent, on disk, so that its next life can take back what its last one left.
 
-A row is written before a sandbox is made and deleted after it is gone. SQLite keeps it whole through `kill -9` and full disks.
+A row is written before a sandbox is made and deleted after it is gone. SQLite keeps it whole through `kill -9` and
+full disks.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class LeaseTable:
 
     def put_lease(self, lease_id: str, owner: str, slot_id: str, labels: dict[str, str]) -> None:
         self._write(
-            "insert into leases values (?,?,?,?,?,?,?,?,?) on conflict (lease_id) do update set slot_id = excluded.slot_id",
+            "insert or replace into leases values (?,?,?,?,?,?,?,?,?)",
             (lease_id, self.host, owner, slot_id, json.dumps(labels), *self._me, self._boot, time.time()),
         )
 

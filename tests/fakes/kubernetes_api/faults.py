@@ -11,8 +11,8 @@ from dataclasses import dataclass
 class Fault:
     """For requests whose method and path match, `times` times (None = always), after `skip` that go through.
 
-    `status` is answered (with `retry_after` seconds), `delay` seconds pass first, `drop` closes the connection without an
-    answer: `before` the request is carried out, or `after`.
+    `status` is answered (with `retry_after` seconds), `delay` seconds pass first, `drop` closes the connection without
+    an answer: `before` the request is carried out, or `after`.
     """
 
     method: str

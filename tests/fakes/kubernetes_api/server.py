@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 class FakeKubernetes:
     """A server on a free port of loopback, from `with` to the end of the block.
 
-    `token`: what a client must present; change it and the old one gets 401. `drop_watches()` breaks all watches that are
-    open. `requests`: (method, path) of every request, in order.
+    `token`: what a client must present; change it and the old one gets 401. `drop_watches()` breaks all open watches.
+    `requests`: (method, path) of every request, in order.
     """
 
     def __init__(self, token: str = "cluster-token") -> None:
@@ -78,7 +78,7 @@ class FakeKubernetes:
         return ApiClient(configuration)
 
     def control(self, plural: str, controller: Controller) -> None:
-        """`controller(cluster, "ADDED" | "MODIFIED" | "DELETED", object)` for every change from now on, in its thread."""
+        """`controller(cluster, "ADDED" | "MODIFIED" | "DELETED", object)` for every change from now on, in a thread."""
         start = self.store.version
 
         def work() -> None:
@@ -269,7 +269,7 @@ def _patch_kind(handler: Any, body: Any) -> str:
 
 
 def _event(change: Change, labels: str, fields: str) -> Object | None:
-    """What a watch with these selectors sees: to it, what enters the selection is added and what leaves it is deleted."""
+    """What a watch with these selectors sees: what enters the selection is added, what leaves it deleted."""
     now = change.type != "DELETED" and matches(change.object, labels, fields)
     before = change.before is not None and matches(change.before, labels, fields)
     if not now and not before:

@@ -16,7 +16,13 @@ from tests.unit.pool.kit import ROOT, wait_for
 
 CLAIMS = Kind("extensions.agents.x-k8s.io", "v1beta1", "sandboxclaims")
 PODS = Kind("", "v1", "pods")
-READY = {"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+READY = {
+    "type": "Ready",
+    "status": "True",
+    "reason": "Ready",
+    "message": "",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
 AGENT_TOKEN = "agent-token-0123456789"
 
 
@@ -107,4 +113,14 @@ def all_claims(cluster: FakeKubernetes) -> list[dict[str, Any]]:
     return cluster.store.list(CLAIMS, "")[0]
 
 
-__all__ = ["AGENT_TOKEN", "ApiError", "Kubelet", "Path", "all_claims", "claim_controller", "free_port", "stateful_set", "wait_for"]
+__all__ = [
+    "AGENT_TOKEN",
+    "ApiError",
+    "Kubelet",
+    "Path",
+    "all_claims",
+    "claim_controller",
+    "free_port",
+    "stateful_set",
+    "wait_for",
+]

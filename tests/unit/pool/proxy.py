@@ -12,8 +12,8 @@ Message = tuple[bytes, bytes]
 
 
 class Proxy:
-    """`cut`: the next request that matches is carried out and its answer thrown away with the connection. `hold`: its answer
-    never comes, the connection stays. `down` and `up`: connections are refused meanwhile. `seen`: first lines of requests.
+    """`cut`: the next request that matches is carried out and its answer thrown away with the connection. `hold`: its
+    answer never comes, the connection stays. `down`, `up`: connections are refused meanwhile. `seen`: requests so far.
     """
 
     def __init__(self, url: str) -> None:
@@ -28,7 +28,9 @@ class Proxy:
     def __enter__(self) -> Proxy:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.down()
 
     def cut(self, pattern: str) -> None:

@@ -55,7 +55,9 @@ def nothing_left(host: SlotHost) -> bool:
 def test_a_lent_desktop_is_used_like_a_local_one(desktop: PooledDesktop) -> None:
     seen = desktop.reset(make_task("hello"))
     assert seen.screen.shape == (desktop.size[1], desktop.size[0], 3) and seen.elements
-    assert desktop.act(BashCall(command="cat name.txt; exit 3")) == desktop.act(BashCall(command="cat name.txt; exit 3"))
+    assert desktop.act(BashCall(command="cat name.txt; exit 3")) == desktop.act(
+        BashCall(command="cat name.txt; exit 3")
+    )
     icon = next(element for element in seen.elements if element.kind == "icon")
     assert desktop.act(ComputerUse(action="double_click", coordinate=icon.center)).effect
     after = desktop.observe()
@@ -274,7 +276,7 @@ def test_200_random_leases_and_kills_leave_nothing(tmp_path: Path) -> None:
                     if way == "prefetch":
                         host.prefetch(lease, make_task("u"))
                     if way == "kill":
-                        victim = host._leases[lease].slot
+                        victim = host.leases[lease].slot
                         os.kill(victim.handle["process"][0], signal.SIGKILL)  # type: ignore[union-attr]
                 except (SandboxError, KeyError, AttributeError, ProcessLookupError):
                     pass  # a busy machine: its time was over
@@ -294,7 +296,7 @@ def test_200_random_leases_and_kills_leave_nothing(tmp_path: Path) -> None:
         assert host.metrics.made.labels("minidesk")._value.get() >= 200
         assert wait_for(lambda: host.queue.taken == 0 and not host.table.leases())
         assert wait_for(lambda: host.stock.standby() == {"minidesk": 2} and len(host.table.slots()) == 2)
-        zygote = host._providers["minidesk"]._zygote.pid  # type: ignore[attr-defined]
+        zygote = host.providers["minidesk"]._zygote.pid  # type: ignore[attr-defined]
         standby = {process.pid for process in processes_of(host)}
         assert wait_for(lambda: descendants(zygote) == standby), "what lives is what is kept ready"
     finally:
@@ -312,6 +314,7 @@ def test_application_starts_wait_for_each_other(tmp_path: Path) -> None:
     marks.mkdir()
     try:
         leases = [host.lease(LeaseRequest(key=f"start-{n}-xx", slot=SlotSpec(backend="gated"))).lease for n in range(3)]
+
         def reset(number: int, lease: str) -> None:
             with suppress(SlotGoneError):  # the one that is killed below
                 host.reset(lease, f"key-{number}-xxxx", make_task(str(number), marks=str(marks)))

@@ -64,7 +64,7 @@ def test_the_reaper_ends_what_its_own_table_names_and_nothing_else(tmp_path: Pat
     past.close()
     host = minidesk_host(state)
     try:
-        assert host.reap_earlier_life() == 4 + 2  # and the two folders without a row of this host
+        assert host.reaper.earlier_life() == 4 + 2  # and the two folders without a row of this host
         assert wait_for(lambda: ours.poll() == -9)
         assert [p.poll() for p in (recycled, others, earlier)] == [None] * 3
         assert list(runs.iterdir()) == [] and state.exists() and host.table.slots() == []
@@ -92,7 +92,9 @@ def test_within_a_run_it_is_first_come_first_served_and_between_runs_it_is_even(
         order += new
         holders.append(line[new[0]].owner)
     assert [i for i in order if i < 6] == [0, 1, 2, 3, 4, 5] and [i for i in order if i >= 6] == [6, 7]
-    assert order.index(6) == 0 and order.index(7) <= 3  # run b, which came last and holds nothing, does not wait for all of a
+    assert (
+        order.index(6) == 0 and order.index(7) <= 3
+    )  # run b, which came last and holds nothing, does not wait for all of a
 
 
 def test_the_queue_hands_out_each_place_once_and_forgets_who_went_away() -> None:
@@ -152,7 +154,7 @@ def test_a_full_disk_makes_no_sandbox_that_nobody_would_remember(tmp_path: Path)
                 host.queue.capacity += 1
                 lease(number, 20)
         # The one that could not be noted is gone; those that were are not harmed, and room again means work again.
-        assert host.stock.sandboxes == host.queue.taken == len(host._leases)
+        assert host.stock.sandboxes == host.queue.taken == len(host.leases)
         host.table._db.execute("pragma max_page_count = 100000")
         lease(9999, 0)
     finally:

@@ -52,7 +52,7 @@ class ClusterApi:
     """`connect` makes a signed-in `kubernetes.client.ApiClient`; it is called again when the credentials have run out.
 
     Requests are repeated while the server is busy or cannot be reached, until the deadline; then `ClusterError`.
-    Repeating is safe: creations have fixed names, deletions name one object, patches set values. Safe from several threads.
+    Repeating is safe: creations have fixed names, deletions name one object, patches set values.
     """
 
     def __init__(self, connect: Callable[[], Any], namespace: str, *, seconds: float = 20.0) -> None:
@@ -194,7 +194,8 @@ class ClusterApi:
         stream: float = 0.0,
         again: tuple[int, ...] = (),
     ) -> Any:
-        """`again`: statuses that are repeated beside those of a busy server. `stream`: seconds without data after which a stream counts as broken; the raw response is returned."""
+        """`again`: statuses that are repeated beside those of a busy server. `stream`: give the raw response, which
+        counts as broken after so many seconds without data."""
         from kubernetes.client.exceptions import ApiException
         from urllib3.exceptions import HTTPError
 
@@ -225,7 +226,7 @@ class ClusterApi:
                            remedy="is the API server reachable and well?")  # fmt: skip
 
     def _told(self, error: Any, path: str, why: str) -> float:
-        """Raises what repeating does not help against; else the seconds that the server asks to wait, 0 = it did not say."""
+        """Raises what repeating does not help against; else the seconds that the server asks to wait (0: none)."""
         if error.status == 404:
             raise _NotFound from error
         if error.status == 410:

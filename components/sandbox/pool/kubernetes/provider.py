@@ -21,7 +21,7 @@ _DEAD_NODE_MS = 30_000
 
 
 class PodProvider:
-    """`token`: what the agents expect (see `agent.py`). `oldest`: seconds a slot may wait unused before it is replaced."""
+    """`token`: what the agents expect (`agent.py`). `oldest`: seconds that a slot may wait unused."""
 
     def __init__(
         self,

@@ -118,8 +118,8 @@ class ClaimSource:
 class StatefulSetSource:
     """Each slot is a pod of a StatefulSet (`podManagementPolicy: Parallel`), used once.
 
-    A free pod is taken by writing our labels on the version that was read: of two hosts that want it one gets a conflict. It
-    is given back by deleting it; the StatefulSet makes a fresh one of the same ordinal.
+    A free pod is taken by writing our labels on the version that was read: of two hosts that want it one gets a
+    conflict. It is given back by deleting it; the StatefulSet makes a fresh one of the same ordinal.
     """
 
     def __init__(self, api: ClusterApi, host: str, selector: str, *, grace: int = 5) -> None:
