@@ -89,7 +89,7 @@ def stage(fault: str, what: str, proxy: Proxy, host: SlotHost) -> None:
 @pytest.mark.parametrize("row", [r for r in ROWS if r["case"] == "C29"], ids=lambda r: r["case"] + r["row"])
 def test_case(row: dict[str, Any], host: SlotHost, url: str) -> None:
     send, fault, expect = row["given"]["send"], row["given"]["fault"], row["expect"]
-    terms: dict[str, Any] = {"deadlines": Deadlines(act=1.5), "slack": 0.5, "patience": 10.0}
+    terms: dict[str, Any] = {"deadlines": Deadlines(act=3.0), "slack": 0.5, "patience": 10.0}
     with Proxy(url) as proxy, PooledDesktop(proxy.url, TOKEN, "minidesk", **terms) as desktop:
         desktop.reset(make_task(row["row"], open="notes:text.txt" if send.startswith("type") else "forms"))
         call = call_of(send, desktop)

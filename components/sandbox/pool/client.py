@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import httpx
 from pydantic import RootModel
 
-from components.contracts.calls import BashCall, ComputerUse, DesktopCall
+from components.contracts.calls import DesktopCall
 from components.contracts.desktop import ActResult, Observation
 from components.contracts.errors import CoworkError, ParamsError, SandboxError
 from components.contracts.task import Task, Verdict
@@ -21,7 +21,17 @@ from components.sandbox.pool import flows
 from components.sandbox.pool.auth import check_token
 from components.sandbox.pool.errors import LeaseEndedError
 from components.sandbox.pool.flows import Answer, Lost, Pause, Request
-from components.sandbox.pool.models import Act, Deadlines, Done, LeaseInfo, LeaseRequest, PrefetchInfo, Seen, SlotSpec
+from components.sandbox.pool.models import (
+    Act,
+    Deadlines,
+    Done,
+    LeaseInfo,
+    LeaseRequest,
+    PrefetchInfo,
+    Seen,
+    SlotSpec,
+    act_seconds,
+)
 from components.sandbox.pool.protocol import decode_seen
 
 T = TypeVar("T")
@@ -89,10 +99,8 @@ class LeaseTerms:
         return self.change("reset", Seen, times.create + 2 * times.setup, {"task": task.model_dump(mode="json")})
 
     def act(self, call: DesktopCall) -> flows.Flow[Act]:
-        own = call.timeout if isinstance(call, BashCall) else call.time if isinstance(call, ComputerUse) else 0.0
-        return self.change(
-            "act", Act, max(self.times().act, own or 0.0) + self.slack, {"call": call.model_dump(mode="json")}
-        )
+        seconds = act_seconds(call, self.times()) + self.slack
+        return self.change("act", Act, seconds, {"call": call.model_dump(mode="json")})
 
     def grade(self) -> flows.Flow[Verdict]:
         return self.change("grade", Verdict, self.times().grading, {})

@@ -12,12 +12,9 @@ from components.contracts.task import Task
 from components.sandbox.pool.errors import Deadline, DeadlineError, LeaseEndedError
 from components.sandbox.pool.lease import Lease, Prepared
 from components.sandbox.pool.metrics import Metrics, kind_of
-from components.sandbox.pool.models import Seen
+from components.sandbox.pool.models import HEADROOM, Seen
 from components.sandbox.pool.providers import Slot
 from components.sandbox.pool.stock import Stock
-
-HEADROOM = 15.0
-"""Seconds that a call may take beyond what its action asks for: settling, a busy machine."""
 
 
 class Episodes:

@@ -15,17 +15,18 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from components.contracts.calls import BashCall, ComputerUse, DesktopCall
+from components.contracts.calls import DesktopCall
 from components.contracts.digests import digest_value
 from components.contracts.errors import SandboxError
 from components.contracts.task import Task, Verdict
-from components.sandbox.pool.episodes import HEADROOM, Episodes, seen_of
+from components.sandbox.pool.episodes import Episodes, seen_of
 from components.sandbox.pool.errors import LeaseEndedError, PoolFullError
 from components.sandbox.pool.failures import failure_of
 from components.sandbox.pool.lease import Lease, Prepared
 from components.sandbox.pool.ledger import Ledger
 from components.sandbox.pool.metrics import Metrics, kind_of
 from components.sandbox.pool.models import (
+    HEADROOM,
     Act,
     Deadlines,
     LeaseInfo,
@@ -34,6 +35,7 @@ from components.sandbox.pool.models import (
     Seen,
     SlotSpec,
     Status,
+    act_seconds,
 )
 from components.sandbox.pool.providers import Slot, SlotProvider
 from components.sandbox.pool.queue import FairQueue, Ticket
@@ -197,8 +199,7 @@ class SlotHost:
         """Runs the call unless its key was seen; then gives the first answer."""
         lease = self._find(lease_id)
         data = call.model_dump(mode="json")
-        asked = call.timeout if isinstance(call, BashCall) else call.time if isinstance(call, ComputerUse) else None
-        seconds = max(lease.deadlines.act, asked + HEADROOM) if asked else lease.deadlines.act
+        seconds = act_seconds(call, lease.deadlines)
         entry, new = lease.ledger.begin(key, "act", digest_value(data))
         if new:
 
@@ -300,6 +301,7 @@ class SlotHost:
                 del self._gone[next(iter(self._gone))]
             slot, lease.slot = lease.slot, None
             prepared, lease.prepared = lease.prepared, None
+        lease.ledger.forget()
         try:
             if slot is not None:
                 slot.link.doom(LeaseEndedError(lease.ended))

@@ -68,6 +68,11 @@ class Ledger:
             for key in [key for key, entry in self._entries.items() if entry is not own and entry.done.is_set()]:
                 del self._entries[key]
 
+    def forget(self) -> None:
+        """The lease is over: nobody can ask any more."""
+        with self._lock:
+            self._entries.clear()
+
     def find(self, key: str) -> Entry | None:
         with self._lock:
             return self._entries.get(key)

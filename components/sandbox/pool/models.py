@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from components.contracts.calls import AccessibilityCall, BashCall, ComputerUse
+from components.contracts.calls import AccessibilityCall, BashCall, ComputerUse, DesktopCall
 from components.contracts.desktop import ActResult
 from components.contracts.task import Frozen, Task, Verdict
 
@@ -15,6 +15,11 @@ Key = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{8,80}$")]
 Label = Annotated[str, StringConstraints(max_length=200)]
 Seconds = Annotated[float, Field(gt=0, le=7 * 86400, allow_inf_nan=False)]
 Wait = Annotated[float, Field(ge=0, le=86400, allow_inf_nan=False)]
+
+
+HEADROOM = 15.0
+"""Seconds that a call may take beyond what its action asks for: settling, a busy machine."""
+SECONDS_A_CHARACTER = 0.2
 
 
 class ScreenSize(Frozen):
@@ -52,6 +57,16 @@ class Deadlines(Frozen):
     def capped(self, most: Deadlines) -> Deadlines:
         """These, none longer than the host's."""
         return Deadlines(**{name: min(getattr(self, name), getattr(most, name)) for name in type(self).model_fields})
+
+
+def act_seconds(call: DesktopCall, deadlines: Deadlines) -> float:
+    """How long an action may take: the deadline, or longer when the action itself asks for it (a command's timeout, a
+    wait, a long text)."""
+    if isinstance(call, BashCall):
+        asked = call.timeout or 0.0
+    else:
+        asked = call.time + SECONDS_A_CHARACTER * len(call.text) if isinstance(call, ComputerUse) else 0.0
+    return max(deadlines.act, asked + HEADROOM) if asked else deadlines.act
 
 
 class LeaseRequest(Frozen):

@@ -127,8 +127,9 @@ def main() -> None:
             importlib.import_module(module)
     gc.collect()
     gc.freeze()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended slots need nobody to wait for them
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ended slots need nobody to wait for them. No other signal is ignored: what a slot starts would inherit that, and a
+    # shell in it could not be interrupted. (Ctrl-C at the service's terminal does not come here: own session.)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     here = os.getpid()
     control.send(b"ready")
     while True:

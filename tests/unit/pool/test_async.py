@@ -19,7 +19,7 @@ from tests.unit.pool.proxy import Proxy
 
 
 async def episode(url: str, http: httpx.AsyncClient | None, number: int) -> Verdict:
-    async with AsyncPooledDesktop(url, TOKEN, "minidesk", http=http, ttl=2.0) as desktop:
+    async with AsyncPooledDesktop(url, TOKEN, "minidesk", http=http, ttl=10.0) as desktop:
         await desktop.reset(make_task(str(number)))
         assert (await desktop.act(BashCall(command="cat name.txt; echo done >> log.txt"))).output == str(number)
         assert (await desktop.observe()).screen.any()
@@ -42,7 +42,7 @@ def test_it_acts_once_however_the_line_breaks_and_says_when_its_lease_is_over(tm
     host = minidesk_host(tmp_path / "state")
 
     async def run(proxy: Proxy) -> None:
-        terms = {"deadlines": Deadlines(act=1.0), "slack": 0.3}
+        terms = {"deadlines": Deadlines(act=3.0), "slack": 0.3}
         desktop = AsyncPooledDesktop(proxy.url, TOKEN, "minidesk", **terms)  # type: ignore[arg-type]
         await desktop.reset(make_task("x"))
         for fault in (proxy.cut, proxy.hold):

@@ -18,8 +18,9 @@ from components.contracts.errors import CallError, ParamsError, SandboxError, Ve
 from components.sandbox.pool.client import PooledDesktop
 from components.sandbox.pool.errors import DeadlineError, KeyReusedError, LeaseEndedError, PoolFullError, SlotGoneError
 from components.sandbox.pool.host import SlotHost
-from components.sandbox.pool.models import Deadlines, LeaseRequest, ScreenSize, SlotLimits, SlotSpec
+from components.sandbox.pool.models import Deadlines, LeaseRequest, ScreenSize, SlotLimits, SlotSpec, act_seconds
 from components.sandbox.pool.processes import Process, alive
+from components.sandbox.shell import ShellSession
 from tests.unit.pool.kit import TOKEN, descendants, http, make_task, minidesk_host, serving, wait_for
 
 LOG = BashCall(command="echo done >> log.txt")
@@ -110,7 +111,7 @@ def test_a_prepared_task_is_there_at_once_and_another_is_set_up_as_usual(
 @pytest.mark.parametrize(
     ("which", "spec", "deadlines"),
     [
-        ("setup", {"setup": "hang"}, Deadlines(setup=0.5)),
+        ("setup", {"setup": "hang"}, Deadlines(setup=3.0)),
         ("grading", {"grading": "hang"}, Deadlines(grading=0.5)),
         ("act", {}, Deadlines(act=0.5)),
         ("episode", {}, Deadlines(episode=0.5)),
@@ -171,6 +172,23 @@ def test_a_broken_verifier_is_never_a_success(desktop: PooledDesktop) -> None:
     assert desktop.act(BashCall(command="echo lives")).output == "lives\n"
 
 
+def test_a_lent_shell_can_be_interrupted_like_any_other(desktop: PooledDesktop, tmp_path: Path) -> None:
+    ask = "grep SigIgn /proc/self/status"
+    (tmp_path / "home").mkdir()
+    with ShellSession(tmp_path / "home") as local:
+        expected = local.run(ask).output
+    desktop.reset(make_task("signals"))
+    assert desktop.act(BashCall(command=ask)).output == expected
+
+
+def test_a_long_action_has_the_time_that_it_asks_for() -> None:
+    short = Deadlines(act=1.0)
+    assert act_seconds(BashCall(command="x"), short) == 1.0
+    assert act_seconds(BashCall(command="x", timeout=300), short) > 300
+    assert act_seconds(ComputerUse(action="wait", time=60), short) > 60
+    assert act_seconds(ComputerUse(action="type", text="x" * 1000), short) > 100
+
+
 def test_what_cannot_be_had_is_said_before_anything_is_made(host: SlotHost, url: str) -> None:
     made = host.metrics.made.labels("minidesk")._value.get()
     with PooledDesktop(url, TOKEN, "other") as desktop, pytest.raises(ParamsError, match="minidesk"):
@@ -187,12 +205,12 @@ def test_what_cannot_be_had_is_said_before_anything_is_made(host: SlotHost, url:
 
 
 def test_a_lease_ends_without_heartbeats_and_its_sandbox_with_it(host: SlotHost, url: str) -> None:
-    desktop = PooledDesktop(url, TOKEN, "minidesk", ttl=0.4)
+    desktop = PooledDesktop(url, TOKEN, "minidesk", ttl=1.5)
     desktop.reset(make_task("short"))
     ours = processes_of(host)
     beats = [host.heartbeat(desktop.open().lease).expires_in for _ in range(3)]
     assert min(beats) > 0.1
-    assert not wait_for(lambda: not alive(ours[0]), 1.2)  # its own heartbeats keep it
+    assert not wait_for(lambda: not alive(ours[0]), 3.0)  # its own heartbeats keep it
     desktop._stop_heart()
     assert wait_for(lambda: nothing_left(host)) and not alive(ours[0])
     with pytest.raises(LeaseEndedError, match="no heartbeat"):

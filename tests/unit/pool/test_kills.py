@@ -21,7 +21,7 @@ import signal, sys
 from components.contracts.calls import BashCall
 from components.sandbox.pool.client import PooledDesktop
 from tests.unit.pool.kit import TOKEN, make_task
-desktop = PooledDesktop(sys.argv[1], TOKEN, "minidesk", ttl=1.0)
+desktop = PooledDesktop(sys.argv[1], TOKEN, "minidesk", ttl=3.0)
 desktop.reset(make_task("client"))
 desktop.act(BashCall(command="setsid sleep 1000 & true"))
 print("up", flush=True)
