@@ -81,13 +81,13 @@ def serve(
         import socket
 
         from components.sandbox.pool.models import Deadlines
-        from components.sandbox.pool.serve import build_host, listen, parse_backend, run_server, token_of
+        from components.sandbox.pool.serve import build_host, listen, owner_id, parse_backend, run_server, token_of
 
         token, where = token_of(state, host, token_file)
         given = {key: value for key, value in (("prepare", prepare), ("finish", finish), ("grade", grade)) if value}
         own = name or socket.gethostname()
-        names = backend or ["minidesk"]
-        backends = dict(parse_backend(text, {**_SETUPS.get(text, {}), **given}, own, namespace) for text in names)
+        names, owner = backend or ["minidesk"], owner_id(state, own)
+        backends = dict(parse_backend(text, {**_SETUPS.get(text, {}), **given}, owner, namespace) for text in names)
         with listen(host, port) as sock:
             slot_host = build_host(
                 state, own, backends, slots=slots, standby=dict.fromkeys(backends, standby), starts=starts,

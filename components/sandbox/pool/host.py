@@ -117,8 +117,10 @@ class SlotHost:
             return
         self._closing.set()
         self.queue.close()
-        for lease in list(self.leases.values()):
-            self.end(lease, "the host was closed", "closing")
+        with ThreadPoolExecutor(8) as closers:
+            list(
+                closers.map(lambda lease: self.end(lease, "the host was closed", "closing"), list(self.leases.values()))
+            )
         self._preparers.shutdown(wait=True, cancel_futures=True)
         self.stock.close()
         self.reaper.stop()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import secrets
 import signal
 import socket
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from components.sandbox.pool.kubernetes.sources import PodSource
 
 TOKEN_FILE = "token"
+_OWNER_FILE = "owner-id"
 _STOP_SECONDS = 10
 
 
@@ -130,6 +134,26 @@ def token_of(state: Path, bind: str, token_file: Path | None) -> tuple[str, Path
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     made = state / TOKEN_FILE
     return make_token_file(made), made
+
+
+def owner_id(state: Path, host: str) -> str:
+    """What marks this host's pods in a cluster: its name and a number of its state folder's own.
+
+    So that two hosts of one name never take each other's pods for leftovers. Raises `SandboxError`.
+    """
+    path = state / _OWNER_FILE
+    try:
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with suppress(FileExistsError), open(path, "x", encoding="ascii") as file:
+            file.write(secrets.token_hex(6))
+        number = path.read_text(encoding="ascii").strip()
+    except (OSError, ValueError) as error:
+        raise SandboxError(f"no {_OWNER_FILE}: {error}", where=state.name, remedy="name a folder of its own") from error
+    if not re.fullmatch(r"[0-9a-f]{12}", number):
+        raise SandboxError(
+            f"{_OWNER_FILE} is damaged", where=state.name, remedy="delete it; forgotten claims end by time"
+        )
+    return f"{host[:40]}.{number}"
 
 
 def listen(bind: str, port: int) -> socket.socket:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from components.contracts.errors import CoworkError, ParamsError, SandboxError
@@ -18,6 +19,8 @@ from components.sandbox.pool.providers import Handle, Slot, SlotProvider
 from components.sandbox.pool.table import LeaseTable, Row
 
 log = logging.getLogger("cowork.pool")
+_CLOSERS = 8
+"""Sandboxes ended at once when the host closes."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 """Seconds until standby sandboxes are tried again after one could not be made; doubled each time."""
 
@@ -159,8 +162,8 @@ class Stock:
         for filler in self._fillers:
             if filler.ident is not None:
                 filler.join(self._create_seconds)
-        for slot in list(self._alive.values()):
-            self.end(slot, "closing")
+        with ThreadPoolExecutor(_CLOSERS) as closers:
+            list(closers.map(lambda slot: self.end(slot, "closing"), list(self._alive.values())))
         self.retry(now=True)
         for provider in self._providers.values():
             provider.close()
@@ -213,7 +216,7 @@ class Stock:
             if not known.destroy(slot_id, handle, slot):
                 raise SandboxError("it resists", where="pool")
             self._table.drop_slot(slot_id)
-        except (CoworkError, OSError) as error:
+        except Exception as error:  # whatever it was: it is tried again
             with self._condition:
                 undead = self._undead.get(slot_id)
                 if undead is not None:

@@ -13,10 +13,12 @@ import pytest
 from components.contracts.errors import ParamsError, SandboxError
 from components.sandbox.pool.backends import name_of, named
 from components.sandbox.pool.errors import PoolFullError
+from components.sandbox.pool.kubernetes.sources import label
 from components.sandbox.pool.models import Deadlines
 from components.sandbox.pool.processes import Process, alive, boot_id, kill, start_of, this_process
 from components.sandbox.pool.providers import LocalProvider
 from components.sandbox.pool.queue import FairQueue
+from components.sandbox.pool.serve import owner_id, parse_backend
 from components.sandbox.pool.table import LeaseTable
 from tests.unit.pool import kit
 from tests.unit.pool.kit import minidesk_host, wait_for
@@ -196,3 +198,44 @@ def test_setups_and_verifiers_travel_by_name(tmp_path: Path) -> None:
 def test_a_lease_gets_no_longer_than_the_host_allows() -> None:
     capped = Deadlines(create=1, setup=9999, act=1, episode=1, grading=1).capped(Deadlines(setup=60))
     assert (capped.create, capped.setup) == (1, 60)
+
+
+def test_two_hosts_of_one_name_mark_their_pods_differently(tmp_path: Path) -> None:
+    first, second = (owner_id(tmp_path / name, "node") for name in ("a", "b"))
+    assert first != second and first.startswith("node.") and owner_id(tmp_path / "a", "node") == first
+    assert len(label(owner_id(tmp_path / "a", "n" * 80))) <= 63 and label(first) == first
+    (tmp_path / "a" / "owner-id").write_text("")
+    with pytest.raises(SandboxError, match="damaged"):
+        owner_id(tmp_path / "a", "node")
+
+
+def test_every_backend_of_the_command_has_a_name_and_a_wrong_one_is_told_which() -> None:
+    names = [parse_backend(text, {}, "h", "ns")[0] for text in ("minidesk", "x11", "claims:p", "statefulset:app=d")]
+    assert names == ["minidesk", "x11", "claims", "statefulset"]
+    for wrong in ("claims", "statefulset:", "docker"):
+        with pytest.raises(ParamsError, match="--backend"):
+            parse_backend(wrong, {}, "h", "ns")
+
+
+def test_what_ends_badly_is_ended_again_until_it_is_gone(tmp_path: Path) -> None:
+    host = minidesk_host(tmp_path / "state")
+    from components.sandbox.pool.models import LeaseRequest, SlotSpec
+
+    lease = host.lease(LeaseRequest(key="lease-one", slot=SlotSpec(backend="minidesk"))).lease
+    provider = host.providers["minidesk"]
+    good, tries = provider.destroy, []
+
+    def destroy(*arguments: object) -> bool:
+        tries.append(arguments)
+        if len(tries) < 3:
+            raise OSError("no")
+        return good(*arguments)  # type: ignore[arg-type]
+
+    provider.destroy = destroy  # type: ignore[method-assign, assignment]
+    try:
+        host.release(lease)
+        assert host.queue.taken == 0 and len(host.table.slots()) == 1  # noted as long as it may be there
+        assert wait_for(lambda: host.reaper.tick() is None and host.table.slots() == [])
+        assert len(tries) == 3
+    finally:
+        host.close()
