@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import socket
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes.kubernetes_api import ApiError, FakeKubernetes, Kind
-from tests.unit.pool.kit import ROOT, wait_for
+from tests.unit.pool.kit import ROOT, environment, wait_for
 
 CLAIMS = Kind("extensions.agents.x-k8s.io", "v1beta1", "sandboxclaims")
 PODS = Kind("", "v1", "pods")
@@ -46,7 +45,7 @@ class Kubelet:
         ip = f"127.1.{number // 250}.{number % 250 + 1}"
         argv = [sys.executable, "-m", "components.sandbox.pool.agent", "--listen", f"{ip}:{self.port}"]
         argv += ["--prepare", "tests.unit.pool.kit:prepare", "--grade", "tests.unit.pool.kit:grade"]
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "COWORK_AGENT_TOKEN": AGENT_TOKEN}
+        env = environment(COWORK_AGENT_TOKEN=AGENT_TOKEN)
         process = subprocess.Popen(argv, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
         with self._lock:
             self._pods[uid] = process

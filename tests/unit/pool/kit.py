@@ -27,6 +27,12 @@ ROOT = Path(__file__).resolve().parents[3]
 TOKEN = "test-token-0123456789abcdef"
 
 
+def environment(**more: str) -> dict[str, str]:
+    """Of a process that imports what this one can."""
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**os.environ, "PYTHONPATH": path, **more}
+
+
 def make_task(name: str = "task", **spec: Any) -> Task:
     """`spec["do"]` tells the setup and the verifier below what to do."""
     return Task.build(
@@ -135,7 +141,7 @@ def start_service(state: Path, *arguments: str, port: int = 0) -> Service:
     code = "import typer; from pipelines.desktop_serve import serve; typer.run(serve)"
     setup = ["--prepare", "tests.unit.pool.kit:prepare", "--grade", "tests.unit.pool.kit:grade"]
     argv = [sys.executable, "-c", code, "--port", str(port), "--state", str(state), "--name", "test-host"]
-    env = {**os.environ, "COWORK_POOL_TOKEN": TOKEN, "PYTHONPATH": str(ROOT)}
+    env = environment(COWORK_POOL_TOKEN=TOKEN)
     process = subprocess.Popen(
         [*argv, *(() if "--prepare" in arguments else setup), *arguments], cwd=ROOT, env=env, stdout=subprocess.PIPE,
         text=True,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from components.contracts.errors import ParamsError
 from components.sandbox.pool.auth import check_bind, make_token_file, read_token_file, token_for
 from components.sandbox.pool.client import PooledDesktop
 from components.sandbox.pool.serve import token_of
-from tests.unit.pool.kit import ROOT, TOKEN, http, minidesk_host, serving, start_service
+from tests.unit.pool.kit import ROOT, TOKEN, environment, http, minidesk_host, serving, start_service
 
 ROUTES = [
     ("GET", "/status"), ("GET", "/metrics"), ("POST", "/leases"), ("DELETE", "/leases/x"), ("POST", "/leases/x/act"),
@@ -102,7 +101,7 @@ def test_other_machines_only_with_a_token_file(tmp_path: Path, monkeypatch: pyte
 
 def test_the_command_refuses_an_open_bind_and_never_prints_the_token(tmp_path: Path) -> None:
     code = "import typer; from pipelines.desktop_serve import serve; typer.run(serve)"
-    env = {**os.environ, "COWORK_POOL_TOKEN": TOKEN, "PYTHONPATH": str(ROOT)}
+    env = environment(COWORK_POOL_TOKEN=TOKEN)
     argv = [sys.executable, "-c", code, "--host", "0.0.0.0", "--port", "0", "--state", str(tmp_path / "s")]
     refused = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60)
     assert refused.returncode == 2 and "--token-file" in refused.stderr and TOKEN not in refused.stderr

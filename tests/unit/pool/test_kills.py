@@ -14,7 +14,18 @@ import pytest
 from components.contracts.calls import BashCall
 from components.contracts.errors import SandboxError
 from components.sandbox.pool.errors import LeaseEndedError, UnreachableError
-from tests.unit.pool.kit import ROOT, TOKEN, Service, descendants, http, make_task, service, start_service, wait_for
+from tests.unit.pool.kit import (
+    ROOT,
+    TOKEN,
+    Service,
+    descendants,
+    environment,
+    http,
+    make_task,
+    service,
+    start_service,
+    wait_for,
+)
 
 CLIENT = """
 import signal, sys
@@ -32,7 +43,7 @@ signal.pause()
 def start_client(url: str) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         [sys.executable, "-c", CLIENT, url], cwd=ROOT, stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=environment(),
     )  # fmt: skip
     assert process.stdout is not None and process.stdout.readline() == "up\n"
     return process
@@ -121,7 +132,7 @@ def test_one_state_folder_has_one_service_and_a_stop_ends_everything(tmp_path: P
     with service(tmp_path / "state", "--standby", "1") as running:
         second = subprocess.run(
             [*running.process.args[:-2], "--standby", "0"],  # type: ignore[index]
-            cwd=ROOT, env={**os.environ, "COWORK_POOL_TOKEN": TOKEN, "PYTHONPATH": str(ROOT)}, capture_output=True,
+            cwd=ROOT, env=environment(COWORK_POOL_TOKEN=TOKEN), capture_output=True,
             text=True, timeout=60,
         )  # fmt: skip
         assert second.returncode == 3 and "another slot host" in second.stderr
