@@ -39,6 +39,7 @@ class Kubelet:
         self.port = port
         self._pods: dict[str, subprocess.Popen[str]] = {}
         self._lock = threading.Lock()
+        self._closed = False
 
     def run(self, uid: str) -> str:
         number = next(self._numbers)
@@ -46,10 +47,14 @@ class Kubelet:
         argv = [sys.executable, "-m", "components.sandbox.pool.agent", "--listen", f"{ip}:{self.port}"]
         argv += ["--prepare", "tests.unit.pool.kit:prepare", "--grade", "tests.unit.pool.kit:grade"]
         env = environment(COWORK_AGENT_TOKEN=AGENT_TOKEN)
-        process = subprocess.Popen(argv, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
         with self._lock:
+            if self._closed:
+                raise ApiError(503, "ServiceUnavailable", "the node is gone")
+            process = subprocess.Popen(argv, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
             self._pods[uid] = process
-        assert process.stdout is not None and "agent" in process.stdout.readline()
+        assert process.stdout is not None
+        if "agent" not in process.stdout.readline():
+            raise ApiError(503, "ServiceUnavailable", "the pod ended while it started")
         return ip
 
     def stop(self, uid: str) -> None:
@@ -67,6 +72,8 @@ class Kubelet:
             return [process.pid for process in self._pods.values() if process.poll() is None]
 
     def close(self) -> None:
+        with self._lock:
+            self._closed = True
         for uid in list(self._pods):
             self.stop(uid)
 
