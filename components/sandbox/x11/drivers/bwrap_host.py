@@ -1,4 +1,4 @@
-"""Driver `bwrap-host`: bubblewrap over the host's own packages, shown read-only. Needs no image.
+"""Drivers `bwrap-host` and `bwrap-rootfs`: bubblewrap over packages shown read-only, the host's own or an image's.
 
 Everything of a desktop, its X server too, lives inside: the display number, abstract sockets and loopback are its
 own. Started by root, each sandbox is another user of the host (`slots.py`); inside it is always user 1000. All files
@@ -16,6 +16,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from components.contracts.errors import SandboxError
+from components.sandbox import seccomp
 from components.sandbox.shell.spawn import kill_namespace, lasting, open_init
 from components.sandbox.x11.channel import Channel
 from components.sandbox.x11.drivers import layout
@@ -25,7 +26,7 @@ from components.sandbox.x11.drivers.slots import SlotId
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 10.0
-_TOOLS = ("bwrap", "setpriv", "prlimit", "choom", "setsid", "Xvfb", "openbox", "pcmanfm", "tint2", "dbus-daemon")
+_TOOLS = ("bwrap", "setpriv", "prlimit")
 _REMEDY = "run .ci/x11 (or: make desktops)"
 
 # Joins the groups named before `--`, then becomes what is named after it.
@@ -33,12 +34,15 @@ _JOIN = 'while [ "$1" != -- ]; do echo 0 > "$1" || exit 70; shift; done; shift; 
 
 
 class BwrapHost:
-    """The light driver; see the module's text."""
+    """The light driver, without an image; see the module's text."""
 
     name = "bwrap-host"
 
+    def __init__(self) -> None:
+        self._root = Path("/")
+
     def problem(self) -> str:
-        return _problem()
+        return _problem(self._root)
 
     def start(self, screen: Screen, limits: Limits) -> BwrapSandbox:
         problem = self.problem()
@@ -48,7 +52,7 @@ class BwrapHost:
         slot = SlotId() if os.geteuid() == 0 else None
         group = make_group(limits.memory_bytes, limits.processes)
         try:
-            return lasting(lambda: _start(screen, limits, slot, group))
+            return lasting(lambda: _start(self.name, self._root, screen, limits, slot, group))
         except BaseException:
             group.remove()
             if slot is not None:
@@ -56,11 +60,23 @@ class BwrapHost:
             raise
 
 
+class BwrapRootfs(BwrapHost):
+    """The same over the unpacked root file system of an image, so that all machines show the same pixels."""
+
+    name = "bwrap-rootfs"
+
+    def __init__(self, root: Path) -> None:
+        """`root`: the folder with the image's `usr`, `etc` and `var`; see manifests/images/desktop."""
+        super().__init__()
+        self._root = root
+
+
 class BwrapSandbox:
     """One sandbox. `pid` is bubblewrap's own process, on the host."""
 
     def __init__(
         self,
+        driver: str,
         process: subprocess.Popen[bytes],
         sock: socket.socket,
         complaints: int,
@@ -68,6 +84,7 @@ class BwrapSandbox:
         group: Group,
         screen: Screen,
     ) -> None:
+        self._driver = driver
         self._process = process
         self._channel = Channel(sock)
         self._complaints = complaints
@@ -89,7 +106,7 @@ class BwrapSandbox:
                 said = self._said()
                 if not said:
                     raise
-                raise SandboxError(f"{error.message}: {said}", where="bwrap-host", remedy=_REMEDY) from error
+                raise SandboxError(f"{error.message}: {said}", where=self._driver, remedy=_REMEDY) from error
             self._opened = True
             self._find_init()
         return self._channel
@@ -125,7 +142,9 @@ class BwrapSandbox:
         return ""
 
 
-def _start(screen: Screen, limits: Limits, slot: SlotId | None, group: Group) -> BwrapSandbox:
+def _start(
+    driver: str, root: Path, screen: Screen, limits: Limits, slot: SlotId | None, group: Group
+) -> BwrapSandbox:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     complaints, complaints_end = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(complaints, False)
@@ -142,7 +161,7 @@ def _start(screen: Screen, limits: Limits, slot: SlotId | None, group: Group) ->
             fds.append(fd)
             return str(fd)
 
-        options = [*_mounts(limits)]
+        options = [*_mounts(root, limits), "--seccomp", given(seccomp.program())]
         for path, data in [*layout.agent_files(), *layout.profile_files()]:
             options += ["--perms", "0644", "--file", given(data), path]
         for name, text in layout.ETC.items():
@@ -159,8 +178,8 @@ def _start(screen: Screen, limits: Limits, slot: SlotId | None, group: Group) ->
         except OSError as error:
             ours.close()
             os.close(complaints)
-            raise SandboxError(f"the sandbox cannot be started: {error}", where="bwrap-host", remedy=_REMEDY) from error
-    return BwrapSandbox(process, ours, complaints, slot, group, screen)
+            raise SandboxError(f"the sandbox cannot be started: {error}", where=driver, remedy=_REMEDY) from error
+    return BwrapSandbox(driver, process, ours, complaints, slot, group, screen)
 
 
 def _outer(limits: Limits, slot: SlotId | None, group: Group) -> list[str]:
@@ -173,22 +192,17 @@ def _outer(limits: Limits, slot: SlotId | None, group: Group) -> list[str]:
     return [*argv, "--"]
 
 
-def _mounts(limits: Limits) -> list[str]:
-    """bwrap's options: namespaces, the read-only system, the file systems in memory, the environment."""
+def _mounts(root: Path, limits: Limits) -> list[str]:
+    """bwrap's options: namespaces, the read-only system below `root`, file systems in memory, the environment."""
     args = ["--die-with-parent", "--new-session", "--hostname", "desk"]
     args += ["--unshare-user", "--disable-userns", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL"]
     args += ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
-    args += ["--ro-bind", "/usr", "/usr"]
-    for name in layout.SYSTEM_DIRS:
-        path = Path("/") / name
-        if path.is_symlink():
-            args += ["--symlink", os.readlink(path).lstrip("/"), str(path)]
-        elif path.is_dir():
-            args += ["--ro-bind", str(path), str(path)]
+    for source, place in layout.system(root):
+        args += ["--symlink", source, place] if not source.startswith("/") else ["--ro-bind", source, place]
     for folder in ("/etc", "/var", "/opt"):
         args += ["--perms", "0755", "--dir", folder]
-    for folder in (*(f"/etc/{name}" for name in layout.HOST_ETC), *layout.HOST_VAR):
-        args += ["--ro-bind-try", folder, folder]
+    for source, place in layout.shared(root):
+        args += ["--ro-bind", source, place]
     args += ["--proc", "/proc", "--dev", "/dev"]
     for size, mode, place in (
         (limits.tmp_bytes, "1777", "/tmp"), (limits.run_bytes, "0755", "/run"), (limits.home_bytes, "0755", "/home"),
@@ -209,18 +223,25 @@ def _tool(name: str) -> str:
 
 
 @functools.cache
-def _problem() -> str:
-    missing = [name for name in _TOOLS if shutil.which(name) is None]
+def _problem(root: Path) -> str:
+    missing = [name for name in _TOOLS if shutil.which(name) is None] + layout.missing(root)
     if missing:
         return f"not installed: {', '.join(missing)}"
-    if not Path("/usr/bin/python3").exists():
-        return "there is no /usr/bin/python3"
+    if seccomp.problem():
+        return seccomp.problem()
+    if root != Path("/"):
+        return _trial()
     libraries = subprocess.run(
         ["/usr/bin/python3", "-I", "-c", "import Xlib.ext.damage, PIL.Image"], env={}, stdin=subprocess.DEVNULL,
         capture_output=True, check=False,
     )  # fmt: skip
     if libraries.returncode:
         return "the system's python3 has no Xlib or no PIL (python3-xlib, python3-pil)"
+    return _trial()
+
+
+@functools.cache
+def _trial() -> str:
     trial = subprocess.run(
         [_tool("bwrap"), "--unshare-user", "--disable-userns", "--unshare-pid", "--unshare-net", "--ro-bind", "/", "/",
          "--proc", "/proc", "--", "/bin/true"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +39,32 @@ HOST_ETC = (
 
 HOST_VAR = ("/var/cache/fontconfig", "/var/lib/libreoffice")
 SYSTEM_DIRS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+PROGRAMS = ("python3", "choom", "setsid", "Xvfb", "openbox", "pcmanfm", "tint2", "dbus-daemon")
+"""What a desktop is made of; all in /usr/bin, inside."""
+
+
+def missing(root: Path) -> list[str]:
+    """Programs that the system below `root` lacks."""
+    return [name for name in PROGRAMS if not (root / "usr/bin" / name).exists()]
+
+
+def system(root: Path) -> Iterator[tuple[str, str]]:
+    """(source, place inside) of the system below `root`; a source that is no absolute path is a link's target."""
+    yield str(root / "usr"), "/usr"
+    for name in SYSTEM_DIRS:
+        path = root / name
+        if path.is_symlink():
+            yield os.readlink(path).lstrip("/"), f"/{name}"
+        elif path.is_dir():
+            yield str(path), f"/{name}"
+
+
+def shared(root: Path) -> Iterator[tuple[str, str]]:
+    """(source, place inside) of what else is shown read-only, as far as it is there."""
+    for place in (*(f"/etc/{name}" for name in HOST_ETC), *HOST_VAR):
+        source = root / place.lstrip("/")
+        if source.exists():
+            yield str(source), place
 
 
 def environment() -> dict[str, str]:
