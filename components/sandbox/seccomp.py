@@ -51,7 +51,7 @@ _CLONE, _CLONE3, _SOCKETS, _IOCTL = (56, 220), (435, 435), ((41, 198), (53, 199)
 NEW_NAMESPACES = 0x7E02_0000
 """CLONE_NEW* of linux/sched.h, but NEWTIME, which clone(2) cannot take."""
 FAMILIES = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16}
-"""Kinds of sockets that exist. AF_VSOCK above all does not: a network namespace does not hold it, the hypervisor hears."""
+"""Kinds of sockets that exist. Above all not AF_VSOCK: no network namespace holds it, the hypervisor hears."""
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 """Typing into the terminal of whoever started it."""
 

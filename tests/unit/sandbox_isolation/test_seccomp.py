@@ -60,10 +60,9 @@ def test_every_denied_call_is_refused_with_eperm() -> None:
 
 @needs_machine
 def test_without_the_filter_the_same_calls_reach_the_kernel() -> None:
-    harmless = ["unshare", "process_vm_readv", "keyctl", "setns", "userfaultfd"]
-    got = tried([(number(name), 0) for name in harmless], filtered=False)
+    got = tried([(number(name), 0) for name in ("unshare", "keyctl", "setns")], filtered=False)
     assert got[0] == [0, ""]  # unshare(0) does nothing, and does it well
-    assert [name for name, outcome in zip(harmless, got, strict=True) if outcome == [-1, "EPERM"]] in ([], ["userfaultfd"])
+    assert [-1, "EPERM"] not in got
 
 
 @needs_machine
@@ -107,7 +106,8 @@ def test_calls_that_the_table_cannot_know_do_not_exist() -> None:
 
 @needs_machine
 def test_the_filter_outlives_exec_and_is_the_childrens_too() -> None:
-    code = "from components.sandbox import seccomp; import os; seccomp.confine_self(); os.execv('/bin/sh', ['sh', '-c', 'sh -c \"unshare -r true\"'])"
+    code = "from components.sandbox import seccomp; import os; seccomp.confine_self(); os.execv('/bin/sh', ['sh', '-c', '"
+    code += "sh -c \"unshare -r true\"'])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode != 0 and "Operation not permitted" in done.stderr
 
@@ -130,7 +130,8 @@ def test_the_numbers_are_those_of_libseccomp() -> None:
 def test_both_forms_deny_the_same_and_every_jump_lands_inside() -> None:
     profile = seccomp.oci_profile()
     assert profile["defaultAction"] == "SCMP_ACT_ALLOW"
-    assert profile["syscalls"][0] == {"names": sorted(seccomp.DENIED), "action": "SCMP_ACT_ERRNO", "errnoRet": errno.EPERM}
+    first = profile["syscalls"][0]
+    assert first == {"names": sorted(seccomp.DENIED), "action": "SCMP_ACT_ERRNO", "errnoRet": errno.EPERM}
     refused = [rule["args"][0] for rule in profile["syscalls"] if rule["names"] == ["socket"]]
     numbers = {test["value"] for test in refused if test["op"] == "SCMP_CMP_EQ"}
     assert numbers | set(seccomp.FAMILIES.values()) == set(range(17)) and not numbers & set(seccomp.FAMILIES.values())

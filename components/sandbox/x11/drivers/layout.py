@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from components.sandbox.x11.drivers.base import Screen
+from components.sandbox.x11.guest import boot
+from components.sandbox.x11.guest.identity import TRUSTED, USER
 
 HOME = "/home/user"
 RUNTIME = "/run/user/1000"
@@ -93,6 +97,49 @@ def profile_files() -> Iterator[tuple[str, bytes]]:
     for path in sorted(_PROFILE.rglob("*")):
         if path.is_file():
             yield f"{HOME}/.{path.relative_to(_PROFILE).as_posix()}", path.read_bytes()
+
+
+def folders() -> Iterator[tuple[str, int, int]]:
+    """(path inside, mode, owner) of the folders that a desktop needs before its agent starts, where there are two
+    users: root's the agent's, 1000 the applications'."""
+    yield "/tmp/.X11-unix", 0o1777, 0
+    yield "/run/user", 0o755, 0
+    yield RUNTIME, 0o700, USER
+    yield TRUSTED, 0o755, 0
+    yield HOME, 0o755, USER
+
+
+def archive() -> bytes:
+    """A tar of all that is no package, for `guest/boot.py`."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as tar:
+
+        def add(path: str, kind: bytes, mode: int, owner: int, data: bytes = b"") -> None:
+            member = tarfile.TarInfo(path.lstrip("/"))
+            member.type, member.mode, member.uid, member.gid, member.size = kind, mode, owner, owner, len(data)
+            tar.addfile(member, io.BytesIO(data))
+
+        for path, mode, owner in folders():
+            add(path, tarfile.DIRTYPE, mode, owner)
+        for path, data in agent_files():
+            add(path, tarfile.REGTYPE, 0o644, 0, data)
+        for name, text in ETC.items():
+            add(f"/etc/{name}", tarfile.REGTYPE, 0o644, 0, text.encode())
+        made_folders = {HOME}
+        for path, data in profile_files():
+            parents = [str(parent) for parent in Path(path).parents if parent.is_relative_to(HOME)]
+            for folder in reversed(parents):
+                if folder not in made_folders:
+                    made_folders.add(folder)
+                    add(folder, tarfile.DIRTYPE, 0o755, USER)
+            add(path, tarfile.REGTYPE, 0o644, USER, data)
+    return made.getvalue()
+
+
+def boot_command(socket_fd: int, files_fd: int) -> list[str]:
+    """First process of a container, see `guest/boot.py`."""
+    source = Path(boot.__file__).read_text(encoding="utf-8")
+    return ["/usr/bin/python3", "-I", "-c", source, str(socket_fd), str(files_fd)]
 
 
 def agent_command(fd: int) -> list[str]:
