@@ -219,7 +219,11 @@ def main(argv: list[str]) -> int:
         while True:
             request, blob = wire.receive(sock)
             answer, data = _answer(agent, request, blob)
-            wire.send(sock, answer, data)
+            try:
+                wire.send(sock, answer, data)
+            except ValueError as error:  # more than a message holds: refused, as the call would have been
+                refusal = {"kind": "agent", "message": str(error)}
+                wire.send(sock, {"id": answer.get("id"), "error": refusal})
     return 0
 
 
