@@ -11,7 +11,6 @@ import json
 import os
 import platform
 import socket
-import stat
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,6 +55,20 @@ class Attacker(Person):
 
     def lines(self, script: str, *arguments: str) -> list[str]:
         return self.run(script, *arguments).splitlines()
+
+    def resize_screen(self) -> str:
+        """Another screen size, as a client of the X server may ask for."""
+        return self.run("""
+            from Xlib import X
+            from Xlib.display import Display
+            from Xlib.ext import randr
+            display = Display(":0")
+            root = display.screen().root
+            sizes = randr.get_screen_info(root)
+            done = randr.set_screen_config(root, len(sizes.sizes) - 1, sizes.rotation, sizes.config_timestamp)
+            display.sync()
+            print(len(sizes.sizes), done.status, root.get_geometry().width)
+        """)
 
     def is_usable(self) -> bool:
         """The desktop still does its work: shell, pictures, input, files."""
@@ -123,28 +136,29 @@ def test_each_denied_system_call_is_refused_inside(attacker: Attacker) -> None:
 
 def test_the_kernel_cannot_be_told_anything(attacker: Attacker) -> None:
     def settings() -> list[str]:
-        return [Path(f"/proc/sys/kernel/{name}").read_text() for name in ("core_pattern", "sysrq", "modprobe")]
+        places = (Path(f"/proc/sys/kernel/{name}") for name in ("core_pattern", "sysrq", "modprobe", "hostname"))
+        return [place.read_text() for place in places if place.exists()]
 
     before = settings()
     script = """
-        import os
+        import os, stat
         opened = []
-        for top in ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/sys", "/proc/1", "/proc/timer_list"):
-            for path, _, names in ([(os.path.dirname(top), [], [os.path.basename(top)])] if os.path.isfile(top)
-                                   else os.walk(top)):
+        for top in ("/proc/sys", "/proc/irq", "/proc/bus", "/proc/fs", "/sys", "/proc"):
+            for path, folders, names in os.walk(top):
+                folders[:] = [] if path == "/proc" else folders
                 for name in names:
                     try:
-                        os.close(os.open(os.path.join(path, name), os.O_WRONLY | os.O_NONBLOCK))
-                        opened.append(os.path.join(path, name))
+                        fd = os.open(os.path.join(path, name), os.O_WRONLY | os.O_NONBLOCK)
+                        if not stat.S_ISCHR(os.fstat(fd).st_mode):  # /dev/null in a file's place
+                            opened.append(os.path.join(path, name))
                     except OSError:
                         pass
-        # The first process is the user's own where the driver has one user: only its own limits can be written there.
-        print(sorted(name for name in opened if not name.startswith("/proc/1/")))
+        print(sorted(opened))
     """
     assert attacker.lines(script) == ["[]"]
     for command in ("echo b > /proc/sysrq-trigger", "echo '|/tmp/x' > /proc/sys/kernel/core_pattern",
                     "echo -1000 > /proc/self/oom_score_adj", "dmesg", "sysctl -w kernel.sysrq=1"):  # fmt: skip
-        assert attacker.bash(f"{command} 2>/dev/null >&2").exit_code != 0, command
+        assert attacker.bash(f"( {command} ) 2>&1").exit_code != 0, command
     assert settings() == before
 
 
@@ -155,7 +169,8 @@ def test_no_device_of_the_machine_is_there_or_can_be_made(attacker: Attacker) ->
         for path, folders, names in os.walk("/dev"):
             for name in names:
                 info = os.lstat(os.path.join(path, name))
-                if stat.S_ISBLK(info.st_mode) or stat.S_ISCHR(info.st_mode) and name not in known and path != "/dev/pts":
+                mine = name in known or path == "/dev/pts"
+                if stat.S_ISBLK(info.st_mode) or stat.S_ISCHR(info.st_mode) and not mine:
                     print("there is", name)
         for mode, device in ((stat.S_IFBLK, os.makedev(254, 0)), (stat.S_IFBLK, os.makedev(8, 0)),
                              (stat.S_IFCHR, os.makedev(1, 1))):
@@ -165,10 +180,6 @@ def test_no_device_of_the_machine_is_there_or_can_be_made(attacker: Attacker) ->
                     print("made", place)
                 except OSError:
                     pass
-        try:
-            os.open("/dev/tty", os.O_RDWR)
-        except OSError:
-            pass
         print("done")
     """
     assert attacker.lines(script) == ["done"]
@@ -374,7 +385,7 @@ def test_no_address_and_no_socket_of_the_host_answers(attacker: Attacker) -> Non
             attempt(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", port))
             attempt(socket.AF_INET6, socket.SOCK_STREAM, ("fd00:ec2::254", 80))
             attempt(socket.AF_UNIX, socket.SOCK_STREAM, "\\0/tmp/.X11-unix/X77")
-            for path in ("/run/docker.sock", "/var/run/docker.sock", "/run/dbus/system_bus_socket", "/tmp/.X11-unix/X77"):
+            for path in ("/run/docker.sock", "/run/containerd/containerd.sock", "/run/dbus/system_bus_socket"):
                 attempt(socket.AF_UNIX, socket.SOCK_STREAM, path)
             for family in (17, 38, 40, 31, 29):
                 try: socket.socket(family, 3); print("made", family)
@@ -420,7 +431,7 @@ def test_another_slot_cannot_be_seen_signalled_or_met(attacker: Attacker, neighb
     """
     assert attacker.lines(script) == []
     assert neighbour.bash("pgrep -fc 'sleep 4242'").output.strip() != "0"
-    assert neighbour.bash("pkill -f listen.py; kill %1").exit_code == 0
+    assert neighbour.bash("pkill -f listen.py; pkill -f 'sleep 4242'; pgrep -fc 'sleep 424[2]'").output == "0\n"
 
 
 # -- what is fetched ------------------------------------------------------------------------------------------------
@@ -480,8 +491,8 @@ def test_a_sabotaged_shell_is_the_policys_own_loss(attacker: Attacker) -> None:
                  "rm -f $XDG_RUNTIME_DIR/command; ln -s /etc/passwd $XDG_RUNTIME_DIR/command",
                  "rm -f $XDG_RUNTIME_DIR/command; ln -s /opt/guest/components/__init__.py $XDG_RUNTIME_DIR/command",
                  "exec 201>&- 202>&-", "exec 0</dev/null", "alias builtin=false; unset -f __report; __report() { :; }",
-                 "PATH=/nowhere", "exec sleep 1000"):  # fmt: skip
-        attacker.bash(f"{deed} 2>/dev/null", timeout=3.0)
+                 "PATH=/nowhere"):  # fmt: skip
+        attacker.bash(f"{deed} 2>/dev/null", timeout=1.0)
         attacker.bash("", restart=True)
         assert attacker.bash("echo back").output.endswith("back\n"), deed
     attacker.bash("rm -f $XDG_RUNTIME_DIR/command; mkdir -p $XDG_RUNTIME_DIR/command/x")
@@ -524,34 +535,44 @@ def test_a_flood_of_output_is_cut_and_holds_nothing_up(attacker: Attacker) -> No
     assert flood.exit_code == 0 and "characters cut" in flood.output and len(flood.output) < 10_000
     assert attacker.bash("yes", timeout=1.0).timed_out
     attacker.bash("yes > /dev/tty 2>&1 & yes & disown -a; sleep 0.2")
-    assert attacker.bash("echo through", timeout=20.0).output.endswith("through\n")
+    through = attacker.bash("echo through", timeout=20.0)
     attacker.bash("pkill yes")
+    assert through.exit_code == 0 and not through.timed_out and len(through.output) < 10_000
     assert attacker.is_usable()
 
 
 def test_a_flood_of_windows_and_titles_is_survived(attacker: Attacker) -> None:
     script = """
-        import sys, time
+        import signal, sys
         from Xlib.display import Display
         display = Display(":0")
         root = display.screen().root
-        name, utf8 = display.intern_atom("_NET_WM_NAME"), display.intern_atom("UTF8_STRING")
-        for number in range(150):
+        name, string = display.intern_atom("WM_CLASS"), display.intern_atom("STRING")
+        windows = []
+        for number in range(12):
             window = root.create_window(number, number, 200, 100, 0, display.screen().root_depth)
-            window.change_property(name, utf8, 8, b"w" * 200_000)
             window.map()
+            windows.append(window)
         display.sync()
         print("mapped", flush=True)
-        import signal; signal.pause()
+        sys.stdin.readline()
+        for window in windows:  # 10 MB in all, more than a message to the host may hold
+            for _ in range(4):  # larger than one request
+                window.change_property(name, string, 8, b"w" * 200_000, mode=2)
+        display.sync()
+        print("grown", flush=True)
+        signal.pause()
     """
     attacker.guest.put("flood.py", textwrap.dedent(script).encode())
-    attacker.bash("python3 flood.py > said 2>&1 &")
+    attacker.bash("rm -f more; mkfifo more; (sleep 100 > more &) ; python3 flood.py < more > said 2>&1 &")
     assert wait_for(lambda: "mapped" in attacker.bash("cat said").output, 30)
-    assert wait_for(lambda: len(attacker.guest.windows()) > 100, 30)
-    assert max(len(window.title) for window in attacker.guest.windows()) < 1000
+    assert wait_for(lambda: len(attacker.guest.windows()) == 12, 30)
+    attacker.bash("echo > more")
+    assert wait_for(lambda: "grown" in attacker.bash("cat said").output, 30)
+    assert max(len(window.app) for window in attacker.guest.windows()) < 1000
     attacker.act("mouse_move", coordinate=(5, 5))
     assert attacker.desktop.observe().screen.shape == (720, 1280, 3)
-    attacker.bash("pkill -f flood.py")
+    attacker.bash("pkill -f flood.py; pkill -f 'sleep 100'; rm -f more")
     assert wait_for(lambda: not attacker.guest.windows(), 30)
     assert attacker.is_usable()
 
@@ -569,7 +590,7 @@ def test_a_hog_of_memory_alone_dies(attacker: Attacker) -> None:
 def test_a_fork_bomb_ends_with_its_command_and_at_the_latest_with_the_slot(attacker: Attacker) -> None:
     attacker.bash("bomb() { bomb | bomb & }; bomb", timeout=2.0)
     assert not attacker.guest.shot().uniform  # the agent answers while it goes on
-    attacker.run("import os\nwhile True:\n    try: os.fork()\n    except OSError: pass", timeout=2.0)
+    attacker.run("import os\nwhile True:\n    try: os.fork()\n    except OSError: pass", timeout=1.0)
     assert not attacker.guest.shot().uniform
     attacker.guest.kill_apps()
     attacker.bash("", restart=True)
@@ -627,7 +648,6 @@ def test_slots_of_runc_are_other_users_of_the_host_than_anybody_else() -> None:
             owners.append({os.stat(f"/proc/{pid}", follow_symlinks=False).st_uid for pid in pids})
         assert not owners[0] & owners[1] and min(owners[0] | owners[1]) >= 1_000_000
         assert len(owners[0]) == len(owners[1]) == 2  # the agent's, and the applications'
-        assert all(stat.S_ISDIR(os.stat(f"/proc/{os.getpid()}").st_mode) for _ in owners)
     finally:
         desktop.close()
         other.close()

@@ -106,8 +106,10 @@ def test_calls_that_the_table_cannot_know_do_not_exist() -> None:
 
 @needs_machine
 def test_the_filter_outlives_exec_and_is_the_childrens_too() -> None:
-    code = "from components.sandbox import seccomp; import os; seccomp.confine_self(); os.execv('/bin/sh', ['sh', '-c', '"
-    code += "sh -c \"unshare -r true\"'])"
+    code = (
+        "from components.sandbox import seccomp; import os; seccomp.confine_self(); "
+        "os.execv('/bin/sh', ['sh', '-c', 'sh -c \"unshare -r true\"'])"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode != 0 and "Operation not permitted" in done.stderr
 

@@ -97,7 +97,8 @@ def _mounts(root: Path, limits: Limits) -> list[str]:
         args += ["--perms", "0755", "--dir", folder]
     for source, place in layout.shared(root):
         args += ["--ro-bind", source, place]
-    args += ["--proc", "/proc", "--dev", "/dev"]
+    # The settings of its own IPC and process namespaces would be the user's to write.
+    args += ["--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys", "--dev", "/dev"]
     for size, mode, place in (
         (limits.tmp_bytes, "1777", "/tmp"), (limits.run_bytes, "0755", "/run"), (limits.home_bytes, "0755", "/home"),
         (limits.shm_bytes, "1777", "/dev/shm"),

@@ -102,6 +102,8 @@ def profile_files() -> Iterator[tuple[str, bytes]]:
 def folders() -> Iterator[tuple[str, int, int]]:
     """(path inside, mode, owner) of the folders that a desktop needs before its agent starts, where there are two
     users: root's the agent's, 1000 the applications'."""
+    yield "/tmp", 0o1777, 0
+    yield "/dev/shm", 0o1777, 0
     yield "/tmp/.X11-unix", 0o1777, 0
     yield "/run/user", 0o755, 0
     yield RUNTIME, 0o700, USER

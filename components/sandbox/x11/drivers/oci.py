@@ -48,6 +48,11 @@ def config(root: Path, limits: Limits, slot: int, command: list[str]) -> dict[st
             "uidMappings": mapping,
             "gidMappings": mapping,
             "seccomp": seccomp.oci_profile(),
+            "resources": {
+                "devices": [{"allow": False, "access": "rwm"}],
+                "memory": {"limit": limits.memory_bytes},
+                "pids": {"limit": limits.processes},
+            },
             "maskedPaths": [f"/proc/{name}" for name in _HIDDEN],
             "readonlyPaths": [f"/proc/{name}" for name in ("bus", "fs", "irq", "sys", "sysrq-trigger")],
         },
