@@ -473,16 +473,16 @@ def test_results_laid_as_traps_are_refused_and_hold_nothing_up(attacker: Attacke
 def test_an_unreadable_result_is_a_zero_and_no_lost_episode(attacker: Attacker) -> None:
     desktop = attacker.desktop
     desktop._grade = lambda task, guest: Verdict(success=guest.get("result.csv") == b"right")
-    attacker.bash("rm -f result.csv; mkfifo result.csv")
+    attacker.guest.bash("rm -f result.csv; mkfifo result.csv")
     try:
         verdict = desktop.grade()
         assert not verdict.success and not verdict.error and "result.csv" in verdict.results[0].reason
-        attacker.bash("rm result.csv")
+        attacker.guest.bash("rm result.csv")
         assert not desktop.grade().success
         attacker.guest.put("result.csv", b"right")
         assert desktop.grade().success
     finally:
-        desktop._grade = None
+        desktop._grade, desktop._done = None, False
         attacker.bash("rm -rf result.csv")
 
 

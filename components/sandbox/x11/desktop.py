@@ -122,8 +122,12 @@ class X11Desktop:
         return ActResult(effect=self._settled.painted > 0)
 
     def grade(self) -> Verdict:
-        """What the verifier finds while nothing in the sandbox moves. Without a verifier: never a success."""
+        """What the verifier finds while nothing in the sandbox moves. Without a verifier: never a success.
+
+        It ends the episode: a look in between may save, close or move what the policy is at work on.
+        """
         guest = self._ready()
+        self._done = True
         assert self._task is not None
         if self._grade is None:
             return Verdict(success=False, error="this desktop has no verifier")
