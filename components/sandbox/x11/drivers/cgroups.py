@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -57,9 +58,10 @@ class Group:
                 folder.rmdir()
 
 
-def make_group(memory_bytes: int, processes: int) -> Group:
-    """A new group with these limits, as far as that works here."""
-    groups = own_groups(_MOUNTS.read_text(encoding="utf-8"), _MEMBERSHIPS.read_text(encoding="utf-8"))
+def make_group(memory_bytes: int, processes: int, groups: Mapping[str, Path] | None = None) -> Group:
+    """A new group with these limits, as far as that works here. `groups`: see `own_groups`, whose answer is default."""
+    if groups is None:
+        groups = own_groups(_MOUNTS.read_text(encoding="utf-8"), _MEMBERSHIPS.read_text(encoding="utf-8"))
     name = new_name()
     wanted = {"memory": ("memory.limit_in_bytes", memory_bytes), "pids": ("pids.max", processes)}
     folders: list[Path] = []
@@ -69,6 +71,9 @@ def make_group(memory_bytes: int, processes: int) -> Group:
             folders.append(groups[controller] / name)
             holds.append(controller)
     if not holds and "unified" in groups:
+        # A group hands controllers down only when it was told to, and only while it holds no process itself.
+        with suppress(OSError):
+            (groups["unified"] / "cgroup.subtree_control").write_text("+memory +pids")
         folder = groups["unified"] / name
         if _make(folder, {"memory.max": memory_bytes, "pids.max": processes}):
             with suppress(OSError):  # a nicety: no swap

@@ -111,8 +111,8 @@ def folders() -> Iterator[tuple[str, int, int]]:
     yield HOME, 0o755, USER
 
 
-def archive() -> bytes:
-    """A tar of all that is no package, for `guest/boot.py`."""
+def archive(*, system: bool = True) -> bytes:
+    """A tar of all that is no package, for `guest/boot.py`. Without `system`: only what an episode may change."""
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w") as tar:
 
@@ -123,10 +123,11 @@ def archive() -> bytes:
 
         for path, mode, owner in folders():
             add(path, tarfile.DIRTYPE, mode, owner)
-        for path, data in agent_files():
-            add(path, tarfile.REGTYPE, 0o644, 0, data)
-        for name, text in ETC.items():
-            add(f"/etc/{name}", tarfile.REGTYPE, 0o644, 0, text.encode())
+        if system:
+            for path, data in agent_files():
+                add(path, tarfile.REGTYPE, 0o644, 0, data)
+            for name, text in ETC.items():
+                add(f"/etc/{name}", tarfile.REGTYPE, 0o644, 0, text.encode())
         made_folders = {HOME}
         for path, data in profile_files():
             parents = [str(parent) for parent in Path(path).parents if parent.is_relative_to(HOME)]
