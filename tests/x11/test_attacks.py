@@ -1,7 +1,7 @@
 """A hostile policy: each attack runs through the policy's own channel, and what counts is its effect.
 
 One desktop a driver for all attacks that a desktop must survive: each finds it as the one before has left it. Those
-that cost the policy its desktop have one of their own. The table of promises is in components/sandbox/x11/ATTACKS.md.
+that cost the policy its desktop have one of their own. components/sandbox/x11/drivers/README.md has the table.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from components.contracts.errors import ParamsError, SandboxError
-from components.sandbox.x11.drivers import cgroups, choose, layout, oci
+from components.sandbox.x11.drivers import cgroups, choose, image, layout, oci
 from components.sandbox.x11.drivers.base import Limits
 from components.sandbox.x11.drivers.pod import Pod
 from components.sandbox.x11.guest import serve
@@ -116,3 +116,15 @@ def test_a_pod_is_opened_by_its_token_and_the_token_is_never_sent() -> None:
         with socket.create_server(("127.0.0.1", 0)) as closed:
             port = closed.getsockname()[1]
         Pod("127.0.0.1", port, "right-token-0123456789").start(None, None)  # type: ignore[arg-type]
+
+
+def test_the_image_has_the_environment_and_programs_that_a_desktop_needs(tmp_path: Path) -> None:
+    image.write(tmp_path)
+    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    image.write(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first  # the same bytes each time
+    text = (Path(__file__).resolve().parents[3] / "manifests/images/desktop/Containerfile").read_text(encoding="utf-8")
+    for name, value in layout.environment().items():
+        assert f"{name}={value}" in text, name
+    words = set(text.replace("\\", " ").split())
+    assert {"xvfb", "openbox", "pcmanfm", "tint2", "dbus", "util-linux", "python3-xlib", "python3-pil"} <= words
