@@ -37,7 +37,8 @@ ETC = {
 
 HOST_ETC = (
     "alternatives", "chromium.d", "fonts", "gimp", "gtk-2.0", "gtk-3.0", "ld.so.cache", "ld.so.conf", "ld.so.conf.d",
-    "libreoffice", "mailcap", "mime.types", "openbox", "python3", "python3.11", "ssl/certs", "X11/app-defaults", "X11/rgb.txt", "xdg",
+    "libreoffice", "mailcap", "mime.types", "openbox", "python3", "python3.11", "ssl/certs", "X11/app-defaults",
+    "X11/rgb.txt", "xdg",
 )  # fmt: skip
 """What applications read of the host's /etc; shown read-only where it is there. Nothing with accounts or keys."""
 
