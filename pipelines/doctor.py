@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from components.contracts.errors import OrchestrationError
+from components.contracts.errors import OrchestrationError, SandboxError
 from pipelines.git import ask
 from pipelines.registry import StageDef
 from pipelines.runlock import holder
@@ -118,13 +118,14 @@ def _confinement(unconfined: bool) -> Check:
 
 def _desktops() -> Check:
     """Never more than a word: only runs on the backend `x11` need them."""
-    from components.sandbox.x11.drivers.bwrap_host import BwrapHost
+    from components.sandbox.x11.drivers.choose import choose_driver
 
-    problem = BwrapHost().problem()
-    text = (
-        f"none here ({problem}; `make desktops` installs them; minidesk needs none)" if problem else "bwrap-host works"
-    )
-    return Check("real desktops", "ok", text)
+    try:
+        choice = choose_driver()
+    except SandboxError as error:
+        return Check("real desktops", "ok", f"none here ({error.message}; minidesk needs none)", error.remedy)
+    others = "".join(f"; {name}: {reason}" for name, reason in choice.reasons.items())
+    return Check("real desktops", "ok", f"{choice.driver.name} works{others}")
 
 
 def _lock(workspace: Workspace) -> Check:

@@ -133,11 +133,13 @@ def wrap(
     confinement: Confinement,
     guest: Path | None = None,
     site: Path | None = None,
+    extra: Sequence[tuple[Path, str]] = (),
 ) -> Launch:
     """Command line that runs `argv` in `home` under `confinement`.
 
     `guest` holds the harness's commands, in `guest/bin`, first in PATH. `site` is a site-packages directory for
-    the guest's python; with it comes the interpreter it belongs to. Raises `SandboxError` when `home` is no directory.
+    the guest's python; with it comes the interpreter it belongs to. `extra`: (folder, place below /opt) shown
+    read-only too. Raises `SandboxError` when `home` is no directory.
     """
     home = home.resolve()
     if not home.is_dir():
@@ -145,7 +147,7 @@ def wrap(
     python = host_python() if site else None
     binds = [
         (path, inside)
-        for path, inside in ((guest, INSIDE_GUEST), (site, INSIDE_SITE), (python, INSIDE_PYTHON))
+        for path, inside in ((guest, INSIDE_GUEST), (site, INSIDE_SITE), (python, INSIDE_PYTHON), *extra)
         if path is not None
     ]
     if confinement == "none":
@@ -211,6 +213,8 @@ def _bwrap(
         args += ["--symlink", f"/proc/self/fd{target}", f"/dev/{name}"]
     args += ["--remount-ro", "/dev", "--size", str(limits.tmp_bytes), "--perms", "1777", "--tmpfs", "/tmp"]
     for path, inside in binds:
+        if (parent := str(Path(inside).parent)) != "/opt":  # made by itself it would be root's alone
+            args += ["--perms", "0755", "--dir", parent]
         args += ["--ro-bind", str(path), inside]
     args += ["--bind", str(home), INSIDE_HOME, "--remount-ro", "/", "--chdir", INSIDE_HOME]
     if not as_root:

@@ -149,12 +149,21 @@ def open_init(pid: int) -> int | None:
 def _namespace_init(pid: int) -> int | None:
     """First descendant of `pid` that is in a process namespace below ours; None when there is none (yet)."""
     here = os.stat("/proc/self/ns/pid").st_ino
-    with suppress(OSError):
-        for _ in range(4):  # launcher, perhaps its helper, first process: never deeper
-            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-            if not children:
-                return None
-            pid = int(children[0])
-            if os.stat(f"/proc/{pid}/ns/pid").st_ino != here:
-                return pid
+    generation = [pid]
+    for _ in range(4):  # launcher, perhaps its helper, first process: never deeper
+        generation = [child for parent in generation for child in _children(parent)]
+        for child in generation:
+            with suppress(OSError):
+                if os.stat(f"/proc/{child}/ns/pid").st_ino != here:
+                    return child
     return None
+
+
+def _children(pid: int) -> list[int]:
+    """Of all its threads: the kernel lists a child with the thread that forked it."""
+    found: list[int] = []
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError):
+                found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
+    return found

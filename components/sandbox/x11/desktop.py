@@ -13,7 +13,7 @@ from PIL import Image
 from components.contracts.calls import BashCall, ComputerUse, DesktopCall
 from components.contracts.desktop import ActResult, Observation
 from components.contracts.errors import CallError, CoworkError, SandboxError
-from components.contracts.task import Task, Verdict
+from components.contracts.task import CheckResult, Task, Verdict
 from components.sandbox.x11.channel import GuestError
 from components.sandbox.x11.drivers.base import Driver, Limits, Sandbox, Screen
 from components.sandbox.x11.guest_calls import LAUNCH_LIMIT, LAUNCH_QUIET, GuestCalls, Settled
@@ -122,8 +122,12 @@ class X11Desktop:
         return ActResult(effect=self._settled.painted > 0)
 
     def grade(self) -> Verdict:
-        """What the verifier finds while nothing in the sandbox moves. Without a verifier: never a success."""
+        """What the verifier finds while nothing in the sandbox moves. Without a verifier: never a success.
+
+        It ends the episode: a look in between may save, close or move what the policy is at work on.
+        """
         guest = self._ready()
+        self._done = True
         assert self._task is not None
         if self._grade is None:
             return Verdict(success=False, error="this desktop has no verifier")
@@ -132,6 +136,13 @@ class X11Desktop:
         guest.freeze()
         try:
             return self._grade(self._task, guest)
+        except GuestError as error:
+            # The agent lives and refused: a pipe in the place of a result, say. What lies in the sandbox is the
+            # policy's doing, so that this is its zero, never an episode without a judgement.
+            if error.kind not in ("missing", "os"):
+                raise
+            unreadable = CheckResult(check="result", passed=False, reason=error.message)
+            return Verdict(success=False, results=(unreadable,))
         finally:
             guest.thaw()
 

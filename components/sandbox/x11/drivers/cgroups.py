@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-_PREFIX = "cowork-x11-"
+PREFIX = "cowork-x11-"
 _MOUNTS = Path("/proc/self/mountinfo")
 _MEMBERSHIPS = Path("/proc/self/cgroup")
 
@@ -57,11 +58,11 @@ class Group:
                 folder.rmdir()
 
 
-def make_group(memory_bytes: int, processes: int) -> Group:
-    """A new group with these limits, as far as that works here."""
-    groups = own_groups(_MOUNTS.read_text(encoding="utf-8"), _MEMBERSHIPS.read_text(encoding="utf-8"))
-    # The owner's pid and start stand in the name, so that a later run can tell what a killed one left.
-    name = f"{_PREFIX}{os.getpid()}-{_start_of(os.getpid())}-{secrets.token_hex(4)}"
+def make_group(memory_bytes: int, processes: int, groups: Mapping[str, Path] | None = None) -> Group:
+    """A new group with these limits, as far as that works here. `groups`: see `own_groups`, whose answer is default."""
+    if groups is None:
+        groups = own_groups(_MOUNTS.read_text(encoding="utf-8"), _MEMBERSHIPS.read_text(encoding="utf-8"))
+    name = new_name()
     wanted = {"memory": ("memory.limit_in_bytes", memory_bytes), "pids": ("pids.max", processes)}
     folders: list[Path] = []
     holds: list[str] = []
@@ -70,6 +71,9 @@ def make_group(memory_bytes: int, processes: int) -> Group:
             folders.append(groups[controller] / name)
             holds.append(controller)
     if not holds and "unified" in groups:
+        # A group hands controllers down only when it was told to, and only while it holds no process itself.
+        with suppress(OSError):
+            (groups["unified"] / "cgroup.subtree_control").write_text("+memory +pids")
         folder = groups["unified"] / name
         if _make(folder, {"memory.max": memory_bytes, "pids.max": processes}):
             with suppress(OSError):  # a nicety: no swap
@@ -84,13 +88,26 @@ def sweep() -> int:
     groups = own_groups(_MOUNTS.read_text(encoding="utf-8"), _MEMBERSHIPS.read_text(encoding="utf-8"))
     count = 0
     for parent in groups.values():
-        for folder in parent.glob(f"{_PREFIX}*"):
-            owner, _, start = folder.name.removeprefix(_PREFIX).partition("-")
-            if owner.isdigit() and _start_of(int(owner)) != start.partition("-")[0]:
+        for folder in parent.glob(f"{PREFIX}*"):
+            if is_abandoned(folder.name):
                 with suppress(OSError):  # not empty: its processes are still ending
+                    for inner in folder.iterdir():
+                        if inner.is_dir():
+                            inner.rmdir()
                     folder.rmdir()
                     count += 1
     return count
+
+
+def new_name() -> str:
+    """For a group or a container. Pid and start of the owner stand in it: a later run can tell what one left."""
+    return f"{PREFIX}{os.getpid()}-{_start_of(os.getpid())}-{secrets.token_hex(4)}"
+
+
+def is_abandoned(name: str) -> bool:
+    """Whether the process that made a thing of this name is gone."""
+    owner, _, start = name.removeprefix(PREFIX).partition("-")
+    return owner.isdigit() and _start_of(int(owner)) != start.partition("-")[0]
 
 
 def _make(folder: Path, values: dict[str, int]) -> bool:

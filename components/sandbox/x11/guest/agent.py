@@ -19,6 +19,7 @@ from typing import Any
 
 from components.sandbox.x11.guest import files, wire
 from components.sandbox.x11.guest.cells import Cells
+from components.sandbox.x11.guest.identity import TRUSTED, two_users, users_rights
 from components.sandbox.x11.guest.processes import freeze_all, kill_all, thaw
 from components.sandbox.x11.guest.stack import DISPLAY, Stack, StartError
 from components.sandbox.x11.guest.terminal import Terminal
@@ -60,7 +61,9 @@ class Agent:
         self._settling = Settling(DISPLAY, (self._stack.pid("Xvfb"),))
         self._grabber = Grabber(DISPLAY)
         self._inputs = Inputs(self._display, (width, height), self._idle, self._handled, time.monotonic)
-        self._terminal = Terminal(home, env["XDG_RUNTIME_DIR"], self._stack.env, int(settings["output_chars"]))
+        # Commands lie where the user cannot put a link in their place.
+        private = TRUSTED if two_users() else env["XDG_RUNTIME_DIR"]
+        self._terminal = Terminal(home, private, self._stack.env, int(settings["output_chars"]))
         self._cells = Cells(home, self._stack.env, int(settings["output_chars"]))
         self._frozen: list[int] = []
         if not self._windows.wait(self._windows.manager_is_up, _MANAGER_SECONDS):
@@ -182,14 +185,17 @@ class Agent:
     # -- files ---------------------------------------------------------------------------------------------------
 
     def do_put(self, args: dict[str, Any], blob: bytes) -> Answer:
-        files.put(self._path(args), blob, int(args.get("mode", 0o644)))
+        with users_rights():
+            files.put(self._path(args), blob, int(args.get("mode", 0o644)))
         return {}, b""
 
     def do_get(self, args: dict[str, Any], blob: bytes) -> Answer:
-        return {}, files.get(self._path(args), int(args["limit"]))
+        with users_rights():
+            return {}, files.get(self._path(args), int(args["limit"]))
 
     def do_list(self, args: dict[str, Any], blob: bytes) -> Answer:
-        return files.listing(self._path(args)), b""
+        with users_rights():
+            return files.listing(self._path(args)), b""
 
     def _path(self, args: dict[str, Any]) -> str:
         """Relative paths start at home."""
@@ -213,7 +219,11 @@ def main(argv: list[str]) -> int:
         while True:
             request, blob = wire.receive(sock)
             answer, data = _answer(agent, request, blob)
-            wire.send(sock, answer, data)
+            try:
+                wire.send(sock, answer, data)
+            except ValueError as error:  # more than a message holds: refused, as the call would have been
+                refusal = {"kind": "agent", "message": str(error)}
+                wire.send(sock, {"id": answer.get("id"), "error": refusal})
     return 0
 
 

@@ -16,6 +16,7 @@ from select import POLLIN, poll
 from typing import Any
 
 from components.sandbox.shell.output import CappedOutput
+from components.sandbox.x11.guest.identity import as_user
 from components.sandbox.x11.guest.processes import descendants, kill_all
 
 _COMMAND = ("/usr/bin/choom", "-n", "500", "--", "/usr/bin/python3", "-c")
@@ -116,7 +117,7 @@ class Cells:
             self._child = subprocess.Popen(
                 [*_COMMAND, _CHILD, str(cells_end), str(report_end)],
                 env=self._env, cwd=self._home, stdin=subprocess.DEVNULL, stdout=output_end, stderr=output_end,
-                pass_fds=(cells_end, report_end), start_new_session=True,
+                pass_fds=(cells_end, report_end), start_new_session=True, **as_user(),
             )  # fmt: skip
         finally:
             for end in (cells_end, report_end, output_end):

@@ -45,7 +45,10 @@ def listing(folder: str) -> list[dict[str, Any]]:
     for path, _, names in os.walk(folder):
         for name in names:
             full = os.path.join(path, name)
-            info = os.lstat(full)
+            try:
+                info = os.lstat(full)
+            except OSError:  # gone meanwhile, or deeper than any path reaches: not a file that can be fetched
+                continue
             if stat.S_ISREG(info.st_mode):
                 found.append({"path": os.path.relpath(full, folder), "size": info.st_size, "mtime": info.st_mtime})
             if len(found) > _MAX_ENTRIES:

@@ -8,6 +8,7 @@ from typing import Any
 
 from PIL import Image
 from Xlib.display import Display
+from Xlib.error import XError
 from Xlib.xobject.drawable import Window
 
 _ZPIXMAP = 2
@@ -47,12 +48,17 @@ class _Image(ctypes.Structure):
     ]
 
 
+_IGNORE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(lambda display, event: 0)
+
+
 class Grabber:
     """Holds one connection and one segment of shared memory for the life of the agent."""
 
     def __init__(self, name: str) -> None:
         """Raises `RuntimeError` when the server has no shared memory for us."""
         self._x = ctypes.CDLL("libX11.so.6")
+        # The library's own handler ends the process at the first error, and what runs inside can cause one.
+        self._x.XSetErrorHandler(_IGNORE)
         self._ext = ctypes.CDLL("libXext.so.6")
         libc = ctypes.CDLL(None, use_errno=True)
         pointer = ctypes.c_void_p
@@ -95,7 +101,10 @@ class Grabber:
 
 def draw_pointer(image: Image.Image, display: Display, root: Window) -> Image.Image:
     """Puts the pointer's present shape on the picture: the server leaves it out of what it gives."""
-    shape: Any = display.xfixes_get_cursor_image(root)
+    try:
+        shape: Any = display.xfixes_get_cursor_image(root)
+    except XError:  # the client whose pointer it is was killed, and the server tells nobody else its shape
+        return image
     pixels = bytes(b for value in shape.cursor_image for b in (int(value) & 0xFFFFFFFF).to_bytes(4, "little"))
     sprite = Image.frombytes("RGBA", (shape.width, shape.height), pixels, "raw", "BGRa")  # premultiplied
     image = image.copy()

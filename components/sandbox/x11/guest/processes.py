@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from components.sandbox.x11.guest.identity import as_user
+
 _ROUNDS = 50
 """Passes of a kill or freeze before giving up: a fork bomb needs a few, since it forks between look and signal."""
 _OOM_SCORE = "500"
@@ -101,13 +103,15 @@ class Children:
         self._running: list[subprocess.Popen[bytes]] = []
 
     def start(
-        self, argv: Sequence[str], env: dict[str, str], *, user: bool, pass_fds: tuple[int, ...] = (), cwd: str = "/"
-    ) -> subprocess.Popen[bytes]:
-        """`user`: an application, the first to go when memory ends. Raises OSError when it cannot be started."""
+        self, argv: Sequence[str], env: dict[str, str], *, user: bool, pass_fds: tuple[int, ...] = (), cwd: str = "/",
+        trusted: bool = False,
+    ) -> subprocess.Popen[bytes]:  # fmt: skip
+        """`user`: an application, the first to go when memory ends. `trusted`: as the agent's own user, where there are
+        two. Raises OSError when it cannot be started."""
         prefix = ["/usr/bin/choom", "-n", _OOM_SCORE, "--"] if user else []
         process = subprocess.Popen(
             [*prefix, *argv], env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, pass_fds=pass_fds, start_new_session=True,
+            stderr=subprocess.DEVNULL, pass_fds=pass_fds, start_new_session=True, **({} if trusted else as_user()),
         )  # fmt: skip
         self._running.append(process)
         return process

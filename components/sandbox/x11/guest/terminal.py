@@ -25,6 +25,7 @@ from select import POLLIN, poll
 from typing import Any
 
 from components.sandbox.shell.output import CappedOutput
+from components.sandbox.x11.guest.identity import USER, as_user, two_users
 from components.sandbox.x11.guest.processes import Process, descendants, kill_all
 
 _OUTPUT, _REPORT = 201, 202
@@ -36,6 +37,7 @@ _AFTER_INTERRUPT = 1.0
 _AFTER_KILL = 2.0
 _TIMED_OUT = 124
 """Exit code of a command that ran out of time, as timeout(1) has it."""
+_NOT_RUN = 126
 
 
 @dataclass
@@ -86,9 +88,11 @@ class Terminal:
         if self._shell is None:
             self._shell = self._start()
         shell = self._shell
-        with open(self._file, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(command.encode("utf-8", "replace").decode() + "\n")
         output = CappedOutput(self._output_chars)
+        try:
+            _write_new(self._file, command.encode("utf-8", "replace") + b"\n")
+        except OSError as error:  # what ran before has done something to the folder: its own doing, and an answer
+            return self._result(output, _NOT_RUN, f"the command could not be written: {error.strerror}")
         token = secrets.token_hex(8)
         line = (
             f'__status_is "$__status"; . {shlex.quote(self._file)} '
@@ -124,9 +128,12 @@ class Terminal:
             argv = ["/usr/bin/setsid", "--ctty", "/usr/bin/choom", "-n", "500", "--",
                     "/bin/bash", "--noprofile", "--norc", "--noediting", "-i"]  # fmt: skip
             where = self._directory if os.path.isdir(self._directory) else self._home
+            if two_users():
+                os.fchown(slave, USER, -1)
             process = subprocess.Popen(
-                argv, env=self._env, cwd=where, stdin=slave, stdout=output_end, stderr=slave, pass_fds=(report_end,)
-            )
+                argv, env=self._env, cwd=where, stdin=slave, stdout=output_end, stderr=slave, pass_fds=(report_end,),
+                **as_user(),
+            )  # fmt: skip
         except BaseException:
             for end in (terminal, output, report):
                 os.close(end)
@@ -256,6 +263,15 @@ class Terminal:
             text += f"{'' if not text or text.endswith(chr(10)) else chr(10)}[{note}]\n"
         return {"output": text, "exit_code": code, "timed_out": timed_out, "truncated": truncated,
                 "directory": self._directory}  # fmt: skip
+
+
+def _write_new(path: str, data: bytes) -> None:
+    """Never into what lies there: the user may have put a link or a pipe in its place."""
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    with os.fdopen(fd, "wb") as file:
+        file.write(data)
 
 
 def _read(fd: int, size: int = _CHUNK) -> bytes:

@@ -12,6 +12,8 @@ from Xlib import X
 from Xlib.display import Display
 from Xlib.error import XError
 
+_MAX_WINDOWS = 1024
+_TITLE_WORDS = 64
 _LOOK = 0.25
 """Seconds until another look when no event came: a property of another window may have changed meanwhile."""
 
@@ -57,27 +59,34 @@ class Windows:
         geometry = window.get_geometry()
         corner = window.translate_coords(self._root, 0, 0)
         x, y = -int(corner.x), -int(corner.y)
-        names = window.get_wm_class()
+        names = self._class(window)
         kinds = self._property(window, "_NET_WM_WINDOW_TYPE")
         atom = self._display.get_atom_name(int(kinds[0])) if kinds else "_NET_WM_WINDOW_TYPE_NORMAL"
         pid = self._property(window, "_NET_WM_PID")
         return {
             "id": number,
             "title": self._title(window),
-            "app": names[1] if names else "",
+            "app": names,
             "kind": atom.removeprefix("_NET_WM_WINDOW_TYPE_").lower(),
             "box": [x, y, x + int(geometry.width), y + int(geometry.height)],
             "active": number == active,
             "pid": int(pid[0]) if pid else 0,
         }
 
-    def _title(self, window: Any) -> str:
-        value = self._property(window, "_NET_WM_NAME")
-        if value:
-            return bytes(value).decode("utf-8", "replace")
-        name = window.get_wm_name()
-        return name if isinstance(name, str) else ""
+    def _class(self, window: Any) -> str:
+        """WM_CLASS holds two names, each with a NUL after it; the second is the application's."""
+        value = self._property(window, "WM_CLASS", _TITLE_WORDS)
+        parts = value.decode("utf-8", "replace").split("\0") if isinstance(value, bytes) else []
+        return parts[1] if len(parts) > 1 else ""
 
-    def _property(self, window: Any, name: str) -> Any:
-        found = window.get_full_property(self._display.intern_atom(name), X.AnyPropertyType)
+    def _title(self, window: Any) -> str:
+        for name in ("_NET_WM_NAME", "WM_NAME"):
+            value = self._property(window, name, _TITLE_WORDS)
+            if value:
+                return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+        return ""
+
+    def _property(self, window: Any, name: str, words: int = _MAX_WINDOWS) -> Any:
+        """At most `words` times four bytes of it: any client may set any property, to any size."""
+        found = window.get_property(self._display.intern_atom(name), X.AnyPropertyType, 0, words)
         return found.value if found is not None else None

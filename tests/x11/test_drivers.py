@@ -1,0 +1,205 @@
+"""The other ways to start a sandbox, each with a real desktop."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.contracts.errors import SandboxError
+from components.sandbox.shell.spawn import open_init
+from components.sandbox.x11.desktop import X11Desktop
+from components.sandbox.x11.drivers import cgroups, layout, runc
+from components.sandbox.x11.drivers.base import Limits
+from components.sandbox.x11.drivers.bwrap_host import BwrapRootfs
+from components.sandbox.x11.drivers.choose import choose_driver
+from components.sandbox.x11.drivers.pod import Pod
+from components.sandbox.x11.drivers.slots import SlotId
+
+from .conftest import Person, make_task, wait_for
+
+ROOT = Path(__file__).resolve().parents[2]
+PORT = 7000
+TOKEN = "a-token-of-the-pod-0123"
+
+
+def test_a_desktop_runs_on_the_root_file_system_of_an_image(tmp_path: Path) -> None:
+    for name in ("usr", "etc", "var"):  # the host's own, at another place: what an unpacked image looks like
+        (tmp_path / name).symlink_to(f"/{name}")
+    for name in layout.SYSTEM_DIRS:
+        if Path(f"/{name}").is_symlink():
+            (tmp_path / name).symlink_to(f"usr/{name}")
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    desktop = X11Desktop(BwrapRootfs(tmp_path))
+    desktop.reset(make_task())
+    try:
+        assert Person(desktop).bash("id -u; ls /").output.startswith("1000\n")
+        assert desktop.state()["driver"] == "bwrap-rootfs"
+    finally:
+        desktop.close()
+
+
+@pytest.mark.parametrize("program, title", [("gimp", "GNU Image"), ("chromium", "Chromium")])
+def test_the_large_applications_start_behind_the_system_call_filter(program: str, title: str) -> None:
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed")
+    argv = {
+        "gimp": ["gimp", "--no-splash"],
+        "chromium": ["chromium", "--no-sandbox", "--test-type", "--no-first-run", "about:blank"],
+    }[program]
+    desktop = X11Desktop(choose_driver().driver)
+    desktop.reset(make_task())
+    try:
+        assert desktop.guest.open(argv, title, limit=60.0) is not None, desktop.guest.windows()
+        assert not desktop.guest.shot().uniform
+    finally:
+        desktop.close()
+
+
+def test_a_killed_host_process_takes_its_container_along() -> None:
+    if runc.Runc().problem():
+        pytest.skip(runc.Runc().problem())
+    code = """
+        import signal
+        from components.sandbox.x11.desktop import X11Desktop
+        from components.sandbox.x11.drivers.runc import Runc
+        from tests.x11.conftest import make_task
+        desktop = X11Desktop(Runc())
+        desktop.reset(make_task())
+        print(desktop._sandbox.pid, flush=True)
+        signal.pause()
+    """
+    host = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert host.stdout is not None
+    launcher = int(host.stdout.readline())
+    init = open_init(launcher)
+    assert init is not None
+    host.send_signal(signal.SIGKILL)
+    host.wait()
+    try:
+
+        def ended() -> bool:
+            try:
+                signal.pidfd_send_signal(init, 0)
+            except ProcessLookupError:
+                return True
+            return False
+
+        assert wait_for(ended, 30)
+    finally:
+        os.close(init)
+
+    def swept() -> bool:
+        runc.sweep()
+        return not list(Path(tempfile.gettempdir()).glob(f"{cgroups.PREFIX}{host.pid}-*"))
+
+    assert wait_for(swept, 30)
+
+
+def inside(pid: int, port: int) -> socket.socket:
+    """A connection from within the network namespace of a process: sockets stay where they were made."""
+    made: list[socket.socket] = []
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def work() -> None:
+        fd = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+        try:
+            if libc.setns(fd, 0x4000_0000) == 0:
+                made.append(socket.create_connection(("127.0.0.1", port), 5))
+        except OSError:
+            pass
+        finally:
+            os.close(fd)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    if not made:
+        raise ConnectionRefusedError("not there")
+    return made[0]
+
+
+_SERVE = """
+import os, sys, tarfile
+files = os.open("/template.tar", os.O_RDONLY)
+with os.fdopen(files, "rb") as file, tarfile.open(fileobj=file) as tar:
+    for member in tar:
+        tar.extract(member, "/", numeric_owner=True)
+sys.path.insert(0, "/opt/guest")
+from components.sandbox.x11.guest.serve import main
+os._exit(main(["serve", sys.argv[1], "/token", "/episode.tar"]))
+"""
+
+
+@pytest.fixture
+def pod() -> Iterator[int]:
+    """A container as Kubernetes would run it, with nothing but its network namespace to reach it by: its first pid."""
+    if runc.Runc().problem():
+        pytest.skip(runc.Runc().problem())
+    slot = SlotId()
+    first = ["/usr/bin/python3", "-I", "-c", _SERVE, str(PORT)]
+    bundle = runc.make_bundle(Path("/"), Limits(), slot.number, first)
+    owner = 1_000_000 + slot.number * 65_536
+    for name, data in (("template.tar", layout.archive()), ("episode.tar", layout.archive(system=False)),
+                       ("token", TOKEN.encode())):  # fmt: skip
+        (bundle / "rootfs" / name).write_bytes(data)
+        os.chown(bundle / "rootfs" / name, owner, owner)
+        (bundle / "rootfs" / name).chmod(0o400)
+    process = subprocess.Popen(runc.command(bundle, "run", "--bundle", str(bundle), bundle.name),
+                               stdin=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
+    found: dict[str, Any] = {}
+
+    def running() -> bool:
+        state = subprocess.run(runc.command(bundle, "state", bundle.name), capture_output=True, check=False)
+        found.update(json.loads(state.stdout) if state.returncode == 0 else {})
+        return found.get("status") == "running"
+
+    try:
+        assert wait_for(running, 20)
+        yield int(found["pid"])
+    finally:
+        runc.delete(bundle)
+        process.kill()
+        process.wait()
+        slot.release()
+
+
+def test_a_pod_gives_each_session_a_fresh_desktop_and_strangers_none(pod: int) -> None:
+    def reachable() -> bool:
+        try:
+            inside(pod, PORT).close()
+        except OSError:
+            return False
+        return True
+
+    assert wait_for(reachable, 20)
+    desktop = X11Desktop(Pod("pod", PORT, TOKEN, connect=lambda: inside(pod, PORT)))
+    desktop.reset(make_task())
+    person = Person(desktop)
+    assert person.bash("id -u; cat /token /proc/1/environ /run/agent/* 2>/dev/null | wc -c").output.split()[0] == "1000"
+    assert TOKEN not in person.bash("cat /token; tr '\\0' '\\n' < /proc/1/cmdline").output
+    person.bash("echo left > ~/left; echo left > /tmp/left; echo left > /dev/shm/left; setsid nohup sleep 3131 &")
+    desktop.reset(make_task())
+    assert person.bash("ls ~ /tmp/left /dev/shm/left 2>/dev/null; pgrep -fc 'sleep 313[1]'").output == (
+        "/home/user:\nDesktop\n0\n"
+    )
+    desktop.close()
+    with pytest.raises(SandboxError, match="refused"):
+        Pod("pod", PORT, "not-the-token-0123456", connect=lambda: inside(pod, PORT)).start(None, None)  # type: ignore[arg-type]
+    desktop.reset(make_task())  # a stranger has changed nothing
+    assert person.bash("echo on").output == "on\n"
+    desktop.close()
