@@ -63,6 +63,7 @@ class BwrapSandbox:
         self,
         process: subprocess.Popen[bytes],
         sock: socket.socket,
+        eye: socket.socket,
         complaints: int,
         slot: SlotId | None,
         group: Group,
@@ -70,6 +71,7 @@ class BwrapSandbox:
     ) -> None:
         self._process = process
         self._channel = Channel(sock)
+        self._eye = Channel(eye)
         self._complaints = complaints
         self._slot = slot
         self._group = group
@@ -94,12 +96,17 @@ class BwrapSandbox:
             self._find_init()
         return self._channel
 
+    def eye(self) -> Channel:
+        self.connect()
+        return self._eye
+
     def stop(self) -> None:
         if self._stopped:
             return
         self._stopped = True
         self._find_init()
         self._channel.close()
+        self._eye.close()
         if self._init is not None:
             kill_namespace(self._init, _STOP_SECONDS)
         self._process.kill()
@@ -127,10 +134,12 @@ class BwrapSandbox:
 
 def _start(screen: Screen, limits: Limits, slot: SlotId | None, group: Group) -> BwrapSandbox:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    our_eye, their_eye = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     complaints, complaints_end = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(complaints, False)
     with ExitStack() as stack:
         stack.callback(theirs.close)
+        stack.callback(their_eye.close)
         stack.callback(os.close, complaints_end)
         fds: list[int] = []
 
@@ -150,17 +159,18 @@ def _start(screen: Screen, limits: Limits, slot: SlotId | None, group: Group) ->
         options += ["--remount-ro", "/", "--chdir", "/"]
         hidden = given(b"".join(os.fsencode(option) + b"\0" for option in options))
         argv = [*_outer(limits, slot, group), _tool("bwrap"), "--args", hidden, "--",
-                *layout.agent_command(theirs.fileno())]  # fmt: skip
+                *layout.agent_command(theirs.fileno(), their_eye.fileno())]  # fmt: skip
         try:
             process = subprocess.Popen(
                 argv, env={}, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=complaints_end,
-                pass_fds=(*fds, theirs.fileno()), start_new_session=True,
+                pass_fds=(*fds, theirs.fileno(), their_eye.fileno()), start_new_session=True,
             )  # fmt: skip
         except OSError as error:
             ours.close()
+            our_eye.close()
             os.close(complaints)
             raise SandboxError(f"the sandbox cannot be started: {error}", where="bwrap-host", remedy=_REMEDY) from error
-    return BwrapSandbox(process, ours, complaints, slot, group, screen)
+    return BwrapSandbox(process, ours, our_eye, complaints, slot, group, screen)
 
 
 def _outer(limits: Limits, slot: SlotId | None, group: Group) -> list[str]:

@@ -68,9 +68,9 @@ def profile_files() -> Iterator[tuple[str, bytes]]:
             yield f"{HOME}/.{path.relative_to(_PROFILE).as_posix()}", path.read_bytes()
 
 
-def agent_command(fd: int) -> list[str]:
+def agent_command(fd: int, eye: int) -> list[str]:
     """Under the system's python, which has the X and picture libraries; with -I no variable and no home counts."""
-    return ["/usr/bin/python3", "-I", "-c", _START, str(fd)]
+    return ["/usr/bin/python3", "-I", "-c", _START, str(fd), str(eye)]
 
 
 def settings(screen: Screen, output_chars: int = 8000) -> dict[str, object]:
