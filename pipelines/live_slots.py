@@ -119,7 +119,7 @@ def _x11(harness: HarnessSpec, size: tuple[int, int], apps: tuple[str, ...]) -> 
 
 
 def put_files(task: Task, guest: Any) -> None:
-    """The files of a task's setup, in a real desktop's home. State of minidesk's own applications has no place there."""
+    """A task's files, in a real desktop's home. State of minidesk's own applications has no place there."""
     from components.forge.preparers import made_by, sheet_bytes
 
     made = made_by(task.setup)

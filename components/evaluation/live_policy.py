@@ -27,11 +27,13 @@ class LivePolicy:
 def from_checkpoint(folder: Path, max_new_tokens: int) -> LivePolicy:
     """A checkpoint folder as training writes it. Raises CheckpointError for one that is not whole."""
     import torch
+    from transformers.utils import logging
 
     from components.training.engine import LocalClient
     from components.training.model import Policy
 
     torch.set_num_threads(1)
+    logging.disable_progress_bar()
     client = LocalClient(Policy.load(folder), max_new_tokens, batch=1)
     return LivePolicy(client, digest_tree(folder), lambda: None)
 

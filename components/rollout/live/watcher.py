@@ -108,16 +108,18 @@ class LiveWatcher:
             self._say(f"{number:>3}  {one_line(step.think)}")
         self._say(f"{'' if step.think else number:>3}  Action: {one_line(step.action or '(none)')}")
         result = f"error: {step.error}" if step.error else "done"
-        self._say(f"     {one_line(describe(step.call))}  -> {result}   ({model:.1f} s + {acting:.2f} s)")
+        what = describe(step.call) if step.call is not None else f"it said: {step.completion.text.strip()}"
+        self._say(f"     {one_line(what)}  -> {result}   ({model:.1f} s + {acting:.2f} s)")
         if decision:
             self._say(f"     {one_line(decision)}")
-        if step.output:
+        if step.output and step.output != f"error: {step.error}":
             self._say("\n".join("     | " + line for line in plain(step.output).splitlines()[:12]))
         if self._hub is not None:
             self._hub.tell(
                 step_entry(
                     "policy", step.call, self._size, number=number, think=step.think, action=step.action,
-                    output=step.output, error=step.error, seconds=acting, model_seconds=model, decision=decision,
+                    output="" if step.output == f"error: {step.error}" else step.output, error=step.error,
+                    seconds=acting, model_seconds=model, decision=decision,
                 )
             )  # fmt: skip
 
