@@ -178,7 +178,8 @@ def terminal_panel(image: Image, command: str, output: str) -> Image:
     layer = Image.new("RGBA", image.size)
     pen = ImageDraw.Draw(layer)
     top = max(size, image.height - height - size)
-    pen.rounded_rectangle((size, top, image.width - size, top + height), size, fill=(16, 20, 27, 232))
+    box = (size, top, image.width - size, top + height)
+    pen.rounded_rectangle(box, size, fill=(16, 20, 27, 232), outline=(*SOFT, 255))
     y = top + size
     for place, line in enumerate([*lines, *shown]):
         pen.text((2 * size, y), line, font=font(size), fill=(*(WHITE if place < len(lines) else (168, 176, 190)), 255))

@@ -87,7 +87,9 @@ def strip(film: Film) -> bytes:
     """A PNG: the task, then every step with its number, its action line and the action on its screen."""
     from PIL import Image, ImageDraw
 
-    tiles = [*(_tile(step) for step in _shown(film, _TILE))]
+    tiles = [_tile(shown) for shown in _shown(film, _TILE)]
+    if film.last == film.steps[-1].png:
+        tiles.pop()  # a last step that only says it is done
     columns = min(_COLUMNS, len(tiles))
     wide = max(tile.width for tile, _ in tiles)
     rows = [tiles[start : start + columns] for start in range(0, len(tiles), columns)]

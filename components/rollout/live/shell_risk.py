@@ -25,6 +25,7 @@ from components.rollout.live.shell_tables import (
 from components.rollout.live.shell_words import Simple, Unreadable, Word, read_line
 
 _DEPTH = 8
+_WORDS = 500
 _STEERING = frozenset("PATH LD_PRELOAD LD_LIBRARY_PATH BASH_ENV ENV IFS PROMPT_COMMAND PS4 PYTHONSTARTUP".split())
 """Variables that change what a later command means."""
 _FORK_BOMB = re.compile(r"([\w:.]+)\s*\(\)\s*\{[^}]*\1\s*\|\s*\1")
@@ -133,6 +134,8 @@ def _wrapped(name: str, rest: list[Word], command: Simple, places: Places, depth
         return NONE
     if name in ("exec", "env", "time", "script") and not rest:
         return NONE
+    if len(rest) > _WORDS:
+        return irreversible("hidden", f"{name} with {len(rest)} words is too long to read")
     found = []
     for start, word in enumerate(rest):
         before = [w.text for w in rest[:start]]
@@ -142,8 +145,10 @@ def _wrapped(name: str, rest: list[Word], command: Simple, places: Places, depth
             if name == "env" and (inner := word.text.removeprefix("-S").removeprefix("--split-string=")) != word.text:
                 found.append(judge_command(inner, places, depth=depth + 1))
             continue
-        if " " in word.text and before:  # watch 'rm x', flock f -c 'rm x', env -S 'rm x'
+        if " " in word.text:  # watch 'rm x', flock f -c 'rm x', env -S 'rm x'
             found.append(judge_command(word.text, places, depth=depth + 1))
+        if word.text.rpartition("/")[2] in WRAPPERS or re.fullmatch(r"[\d.]+[smhd]?", word.text):
+            continue  # what such a one would run is looked at as the next beginning
         risk = _words(rest[start:], command, places, depth + 1) if depth < _DEPTH else irreversible("hidden", name)
         if risk.level == "irreversible":
             if risk.kind != "hidden" or all(text.startswith("-") for text in before):

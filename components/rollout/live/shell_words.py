@@ -162,7 +162,7 @@ class _Lexer:
             name = re.match(r"\$(\w+|\{[^}]*\}|[*@#?!$-])", self.text[self.at :])
             found = name.group(0) if name else "$"
             if name and "(" in found:
-                self.inner.append(found.strip("${}"))  # ${x:-$(...)}: whatever stands in it
+                self.inner += re.findall(r"\$\((.*)\)", found) or [found.strip("${}")]  # ${x:-$(...)}
             # $'...' holds any character by its number.
             special = self.text[self.at + 1 : self.at + 2] in ("'", '"')
             self._add(found, expands=bool(name) or special)
@@ -272,4 +272,7 @@ def _take(command: Simple, word: Word) -> None:
         if name:
             command.variables.append(name.group(1))
             return
+    if word.plain and word.text == "{" and command.words and command.words[0].text == "function":
+        command.words.clear()  # what follows is run when the function is called
+        return
     command.words.append(word)

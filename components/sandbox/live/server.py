@@ -48,7 +48,7 @@ class LiveServer:
         self._ready = threading.Event()
         app = _app(slot, hub, self.access, self._hands, self._ready)
         config = uvicorn.Config(
-            app, log_level="error", access_log=False, ws="websockets", ws_max_size=_MESSAGE_BYTES, lifespan="on",
+            app, log_level="error", access_log=False, ws="auto", ws_max_size=_MESSAGE_BYTES, lifespan="on",
             timeout_graceful_shutdown=1, server_header=False,
         )  # fmt: skip
         self._server = uvicorn.Server(config)

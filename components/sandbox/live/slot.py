@@ -153,8 +153,10 @@ def step_entry(
 ) -> dict[str, Any]:
     """A line of the log. `who`: policy or person. Seconds of the action; `model_seconds` those of its thought."""
     mark = mark_of(call.model_dump(mode="json") if call is not None else None, size)
+    where = "".join(f" {x:g},{y:g}" for x, y in mark["points"][: 2 if mark["kind"] == "drag" else 1])
     return {
-        "type": "step", "who": who, "number": number, "think": think, "action": action, "caption": mark["caption"],
+        "type": "step", "who": who, "number": number, "think": think, "action": action,
+        "caption": mark["caption"] + where,
         "tool": "" if call is None else "terminal" if isinstance(call, BashCall) else "screen",
         "mark": {"kind": mark["kind"], "points": [list(point) for point in mark["points"]]}, "output": output,
         "error": error, "seconds": round(seconds, 2), "decision": decision,
