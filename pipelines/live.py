@@ -71,16 +71,16 @@ def run_live(options: LiveOptions) -> int:
     with ExitStack() as stack:
         stack.enter_context(_term_as_interrupt())
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cowork-live-")))
+        # What is wrong with the options is said before a model is loaded.
+        opened = open_slot(
+            options.backend, harness, work, size=options.size, apps=options.apps, unconfined=options.unconfined
+        )
         policy = None
         if options.policy:
             policy = load_policy(options.policy, workspace, params, model=options.model,
                                  key_variable=options.key_variable, work=work)  # fmt: skip
             stack.callback(policy.close)
-        desktop = stack.enter_context(
-            open_slot(
-                options.backend, harness, work, size=options.size, apps=options.apps, unconfined=options.unconfined
-            )
-        )
+        desktop = stack.enter_context(opened)
         hub = None
         if options.view:
             desktop, hub = _view(stack, desktop, task, options)

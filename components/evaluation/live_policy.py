@@ -54,5 +54,7 @@ def from_endpoint(
         raise PolicyError("an endpoint serves many models", where="--model", remedy="name one with --model")
     endpoint = ChatEndpoint(base, model, max_tokens=max_tokens, key_variable=key_variable, timeout=timeout)
     work.mkdir(parents=True, exist_ok=True)
-    client = PaidClient(endpoint, NullSink(), NullMeter(), work, kind="policy", batch=1, parallel=1)
+    client = PaidClient(
+        endpoint, NullSink(), NullMeter(), work, kind="policy", batch=1, parallel=1, tries=3, first_pause=0.5
+    )
     return LivePolicy(client, f"endpoint:{model}@{urlsplit(base).hostname}", client.close)

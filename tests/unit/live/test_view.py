@@ -150,9 +150,11 @@ def test_a_person_in_control_clicks_drags_scrolls_and_types_as_an_agent_would(li
 
 @pytest.mark.parametrize(
     "arguments",
-    [{}, {"action": "left_click"}, {"action": "left_click", "coordinate": [9999, 5]},
-     {"action": "key", "keys": ["nokey"]}, {"action": "left_click", "coordinate": "1,2"}, {"action": "rm"}, {"action": "terminate", "status": "success"},
-     {"action": "type", "text": 5}],
+    [
+        {}, {"action": "left_click"}, {"action": "left_click", "coordinate": [9999, 5]},
+        {"action": "key", "keys": ["nokey"]}, {"action": "left_click", "coordinate": "1,2"}, {"action": "rm"},
+        {"action": "terminate", "status": "success"}, {"action": "type", "text": 5},
+    ],
 )  # fmt: skip
 def test_a_malformed_action_of_a_page_is_told_and_does_no_harm(live: View, arguments: dict[str, Any]) -> None:
     with watch(live) as socket:
