@@ -74,7 +74,8 @@ def gallery(tmp_path: Path) -> Path:
             "action": "click it", "call": call, "raw": "", "output": "", "error": "", "channel": "gui"}  # fmt: skip
     entry = {"task_id": "sha256:" + "c" * 64, "skill": "s", "instruction": "click", "split": "heldout",
              "success": False, "ending": "step_limit", "steps": [step],
-             "checks": [{"check": "c", "passed": False, "reason": "no a"}], "verdict_error": "", "stage": "rl"}  # fmt: skip
+             "checks": [{"check": "c", "passed": False, "reason": "no a"}],
+             "verdict_error": "", "stage": "rl"}  # fmt: skip
     (tmp_path / "scores").mkdir()
     (tmp_path / "scores" / "gallery.json").write_text(json.dumps([entry]))
     write_screens(tmp_path / "scores", {screen_digest(s): StoredScreen(encode_png(s)) for s in shots})
