@@ -37,15 +37,16 @@ def record_episode(episode: str, folder: str, out: str, kind: str, as_json: bool
         listed = episodes_in(newest)[-1]
     else:
         listed = find_episode(episode, known)
-    endings = {name: ending for ending, name in FORMATS.items()}
+    endings: dict[str, str] = {name: ending for ending, name in FORMATS.items()}
     target = Path(out) if out else Path(f"{listed.name.removeprefix('sha256:')[:12]}{endings[kind or 'strip']}")
     if out and kind and format_of(target) != kind:
         raise DataError(f"--format {kind} and --out {out} do not agree", where="--out", remedy="leave one away")
     film = load_film(listed)
     write_film(film, target)
+    size = target.stat().st_size
     told = {"file": str(target), "format": format_of(target), "episode": listed.name, "steps": len(film.steps),
-            "bytes": target.stat().st_size}  # fmt: skip
-    print(json.dumps(told) if as_json else f"{target}: {told['steps']} steps, {told['bytes'] / 1000:.0f} kB")
+            "bytes": size}  # fmt: skip
+    print(json.dumps(told) if as_json else f"{target}: {told['steps']} steps, {size / 1000:.0f} kB")
     return 0
 
 

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from components.contracts.calls import BashCall
+from components.rollout.film.find import episodes_in, load_film
+from components.rollout.film.make import write_film
 from components.sandbox.live.eyes import EyeThread
 from components.sandbox.live.hub import Hub
 from components.sandbox.live.server import LiveServer
 from components.sandbox.live.slot import LiveSlot
 from tests.unit.live.browser import BROWSER, browser
+from tests.unit.live.kit import DONE, bash, gui, speaker
 from tests.x11.conftest import Person, line_of, wait_for
 
 SECONDS = 60.0
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Watched:
@@ -83,6 +91,28 @@ def test_the_screen_is_seen_while_a_command_is_still_running(watched: Watched) -
     end()
     thread.join(SECONDS)
     assert done and done[0].timed_out
+
+
+def test_act_works_on_real_applications_and_asks_by_the_files_that_are_there(tmp_path: Path) -> None:
+    """The command line, a scripted endpoint, a real editor; nobody is there to allow the last command."""
+    answers = (
+        gui("type", text="typed for real"), bash("echo new > made.txt; cat made.txt"), bash("echo over > made.txt"),
+        DONE,
+    )  # fmt: skip
+    with speaker(*answers) as told:
+        done = subprocess.run(
+            [sys.executable, "-m", "pipelines.cli", "act", "write", "--backend", "x11", "--app", "mousepad", "--policy",
+             told.base, "--model", "m", "--out", str(tmp_path / "ep")],
+            cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, timeout=4 * SECONDS, check=False,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "> overwrites: made.txt" in told.told(3)
+    (episode,) = episodes_in(tmp_path / "ep")
+    film = load_film(episode)
+    assert film.size == (1280, 720) and [step.error for step in film.steps] == ["", "", "refused", ""]
+    assert film.steps[0].png != film.steps[1].png, "the text is to be seen"
+    write_film(film, Path(os.environ.get("COWORK_SCREENSHOTS") or tmp_path) / "strip-x11.png")
 
 
 def test_nobody_watching_costs_the_desktop_nothing_and_closing_is_quick(person: Person) -> None:

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from components.contracts.task import Check, SetupStep, Task
@@ -250,6 +251,28 @@ def test_what_is_wrong_is_said_in_one_line_with_what_to_do(args: tuple[str, ...]
     done = act(*args)
     assert done.returncode == code, done.stderr
     assert words in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_open_desktop_is_served_until_it_is_stopped_and_then_nothing_is_left(sent: signal.Signals) -> None:
+    process = subprocess.Popen(
+        command("desktop", "open", "--no-open"), cwd=ROOT, env=environment(), stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        address = next(line for line in process.stdout if line.startswith("live view: ")).split()[2]
+        assert next(line for line in process.stdout if "Ctrl-C ends" in line)
+        with httpx.Client(trust_env=False, follow_redirects=True) as browser:
+            assert "Take control" in browser.get(address).text
+        process.send_signal(sent)
+        out, err = process.communicate(timeout=SECONDS)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0 and "closing the desktop" in out and not err, err
+    with pytest.raises(httpx.ConnectError), httpx.Client(trust_env=False) as client:
+        client.get(address)
 
 
 def test_text_of_a_model_cannot_move_the_cursor_or_hide_a_command() -> None:
