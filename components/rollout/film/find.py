@@ -143,7 +143,7 @@ def load_film(listed: Listed) -> Film:
         told = list(trajectory.meta.get("steps", ()))
         infos = told if len(told) == len(steps) else [{}] * len(steps)
         verdict = trajectory.verdict
-        checked = bool(verdict.results or (verdict.error and verdict.error != "the task has no checks"))
+        checked = bool(trajectory.meta.get("checked", True) and (verdict.results or verdict.error))
         good = (verdict.success and trajectory.ending == "terminated") if checked else None
         reasons = [r.reason for r in verdict.results if not r.passed] + [verdict.error] * checked
         result = _result(trajectory.ending, good, [reason for reason in reasons if reason])

@@ -61,7 +61,7 @@ class Keeper:
             )
             for index, step in enumerate(episode.steps)
         )  # fmt: skip
-        meta = {**self.about, "steps": [dict(info) for info in infos]}
+        meta = {**self.about, "checked": bool(task.verifier), "steps": [dict(info) for info in infos]}
         if episode.infra_error:
             meta["infra_error"] = episode.infra_error
         trajectory = Trajectory(
