@@ -111,3 +111,13 @@ class CallError(CoworkError):
     def __init__(self, code: str, message: str, *, where: str = "", remedy: str = "") -> None:
         super().__init__(message, where=where, remedy=remedy)
         self.code = code
+
+
+class RefusedCall(CallError):
+    """A call that a person, or a rule that stands for one, did not let through. Nothing reached the desktop.
+
+    The model is told so as the answer of its tool. It is no error of the policy's: the response was fit to be executed.
+    """
+
+    def __init__(self, message: str, *, where: str = "", remedy: str = "") -> None:
+        super().__init__("refused", message, where=where, remedy=remedy)

@@ -8,7 +8,8 @@ from pydantic import Field
 
 from components.contracts.task import Channel, Frozen, Verdict
 
-Ending = Literal["terminated", "step_limit", "unparsable", "infra_error"]
+Ending = Literal["terminated", "step_limit", "unparsable", "infra_error", "stopped"]
+"""`stopped`: by the person who watched a live episode."""
 
 
 class Step(Frozen):

@@ -14,7 +14,7 @@ from components.contracts.arguments import arguments_of
 from components.contracts.calls import BashCall, ComputerUse, DesktopCall
 from components.contracts.coords import ScreenSpace
 from components.contracts.desktop import ActResult, Desktop, Observation, Screen
-from components.contracts.errors import CallError, CoworkError
+from components.contracts.errors import CallError, CoworkError, RefusedCall
 from components.contracts.folding import ContextLimits, Turn, fold
 from components.contracts.params import Context, Model
 from components.contracts.response import action_line, parse_response
@@ -22,9 +22,13 @@ from components.contracts.task import Task, Verdict
 from components.contracts.trajectory import Ending
 from components.harness.spec import HarnessSpec
 from components.rollout.policy import Completion, PolicyClient, Request
+from components.rollout.watch import NoWatcher, StopEpisode, Watcher
 
 UNPARSABLE_LIMIT = 3
 """Unparsable responses in a row after which an episode ends: nothing new would come."""
+
+REFUSED = "refused"
+"""Error of a step whose call was fit to be executed and was not let through (`RefusedCall`)."""
 
 CUT = "\n...\n"
 """Stands for the middle of a long terminal output."""
@@ -79,7 +83,7 @@ class Episode:
 
     @property
     def unparsable(self) -> int:
-        return sum(1 for step in self.steps if step.error)
+        return sum(1 for step in self.steps if step.error and step.error != REFUSED)
 
 
 @dataclass(frozen=True)
@@ -96,8 +100,9 @@ class EpisodeSettings:
 class _Live:
     """An episode under way."""
 
-    def __init__(self, task: Task, index: int, factory: DesktopFactory) -> None:
+    def __init__(self, task: Task, index: int, factory: DesktopFactory, watcher: Watcher) -> None:
         self.episode = Episode(task, index)
+        self.watcher = watcher
         self.manager = factory()
         self.desktop = self.manager.__enter__()
         self.turns: list[Turn] = []
@@ -105,6 +110,7 @@ class _Live:
         self.observation: Observation = self.desktop.reset(task)
         self.pending: str | None = None
         self.open = True
+        watcher.began(self.episode, self.observation)
 
     def close(self) -> None:
         if self.open:
@@ -122,11 +128,14 @@ def run_episodes(
     noise: str = "",
     slots: int = 64,
     on_done: Callable[[int], None] | None = None,
+    watcher: Watcher | None = None,
 ) -> list[Episode]:
     """Run one episode a task, `slots` at a time; results in the order of `tasks`.
 
     `noise` names the random streams of sampled episodes: the same name and index give the same episode.
+    `watcher` is told of every step and may refuse calls or stop an episode.
     """
+    watcher = watcher or NoWatcher()
     waiting = list(enumerate(tasks))[::-1]
     live: list[_Live] = []
     done: dict[int, Episode] = {}
@@ -137,15 +146,17 @@ def run_episodes(
             while waiting and len(live) < slots:
                 index, task = waiting.pop()
                 try:
-                    live.append(_Live(task, index, factory))
+                    live.append(_Live(task, index, factory, watcher))
                 except CoworkError as error:
                     done[index] = Episode(task, index, ending="infra_error", infra_error=str(error))
+                    watcher.ended(done[index])
             requests = []
             for item in live:
                 newest = Turn(screenshot=item.observation.screen, output=item.pending)
                 messages = fold(
                     system, item.episode.task.instruction, [*item.turns, newest], limits, special=client.special
                 )
+                watcher.asked(item.episode)
                 requests.append(Request(messages, f"{noise}/{item.episode.index}/{item.episode.calls}"))
             for item, completion in zip(live, client.complete(requests, settings.temperature), strict=True):
                 _advance(item, completion, settings)
@@ -170,19 +181,25 @@ def _advance(item: _Live, completion: Completion, settings: EpisodeSettings) -> 
     try:
         parsed = parse_response(completion.text, space, pointer=item.observation.pointer, tools=settings.harness.tools)
         think, action, call = parsed.think, parsed.action, parsed.call
+        item.watcher.approve(episode, item.desktop, item.observation, parsed)
         result = item.desktop.act(call)
     except CallError as failure:
         error = failure.code
-        result = ActResult(effect=False, output=f"error: {failure.code}")
+        said = f": {failure.message}" if isinstance(failure, RefusedCall) else ""
+        result = ActResult(effect=False, output=f"error: {failure.code}{said}")
+    except StopEpisode as stop:
+        _record(item, EpisodeStep(screen, completion, call, think, action, REFUSED, str(stop)))
+        _finish(item, "stopped", "")
+        return
     except CoworkError as failure:
-        episode.steps.append(EpisodeStep(screen, completion, call, think, action, "", ""))
+        _record(item, EpisodeStep(screen, completion, call, think, action, "", ""))
         _finish(item, "infra_error", str(failure))
         return
     shown = result.output
     if isinstance(call, BashCall):
         shown = bash_text(result, settings.context.output_chars)
-    episode.steps.append(EpisodeStep(screen, completion, call, think, action, error, shown))
-    item.bad_in_a_row = item.bad_in_a_row + 1 if error else 0
+    _record(item, EpisodeStep(screen, completion, call, think, action, error, shown))
+    item.bad_in_a_row = item.bad_in_a_row + 1 if error and error != REFUSED else 0
     if isinstance(call, ComputerUse) and call.action == "terminate":
         _finish(item, "terminated" if call.status == "success" else "step_limit", "")
     elif item.bad_in_a_row >= UNPARSABLE_LIMIT:
@@ -196,6 +213,11 @@ def _advance(item: _Live, completion: Completion, settings: EpisodeSettings) -> 
             item.observation = item.desktop.observe()
         except CoworkError as failure:
             _finish(item, "infra_error", str(failure))
+
+
+def _record(item: _Live, step: EpisodeStep) -> None:
+    item.episode.steps.append(step)
+    item.watcher.stepped(item.episode, step)
 
 
 def bash_text(result: ActResult, limit: int) -> str:
@@ -224,6 +246,7 @@ def _finish(item: _Live, ending: Ending, infra_error: str) -> None:
         episode.ending, episode.infra_error = "infra_error", str(failure)
     finally:
         item.close()
+    item.watcher.ended(episode)
 
 
 def wire_call(call: DesktopCall | None, space: ScreenSpace) -> dict[str, object] | None:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from components.contracts.errors import DataError
+from components.contracts.marks import mark_of
 from components.tracking.costs import maker_of
 from components.tracking.gather import gather
 from components.tracking.lineage import RunRecord
 from components.tracking.report.data import EpisodeView, ReportData, StepView
-from components.tracking.report.marks import mark_of
 from components.tracking.scores import SCORED
 from components.tracking.step import add_run
 

@@ -167,7 +167,8 @@ def test_pipelines_never_imports_torch_or_the_inside_of_training() -> None:
     assert broken == []
 
 
-COMMANDS = ("run", "rerun", "step", "plan", "status", "report", "doctor", "lineage", "reproduce", "data", "costs")
+COMMANDS = ("run", "rerun", "step", "plan", "status", "report", "doctor", "lineage", "reproduce", "data", "costs",
+            "desktop", "act")  # fmt: skip
 
 
 @pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 from components.contracts.errors import SandboxError
@@ -69,6 +70,8 @@ class Channel:
 
     def close(self) -> None:
         self._broken = self._broken or "the desktop was closed"
+        with suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)  # wakes whoever waits for an answer in another thread
         self._sock.close()
 
     def _exchange(

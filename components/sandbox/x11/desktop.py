@@ -15,8 +15,8 @@ from components.contracts.desktop import ActResult, Observation
 from components.contracts.errors import CallError, CoworkError, SandboxError
 from components.contracts.task import CheckResult, Task, Verdict
 from components.sandbox.x11.channel import GuestError
-from components.sandbox.x11.drivers.base import Driver, Limits, Sandbox, Screen
-from components.sandbox.x11.guest_calls import LAUNCH_LIMIT, LAUNCH_QUIET, GuestCalls, Settled
+from components.sandbox.x11.drivers.base import Driver, Limits, Sandbox, Screen, Watchable
+from components.sandbox.x11.guest_calls import LAUNCH_LIMIT, LAUNCH_QUIET, EyeCalls, GuestCalls, Settled
 from components.sandbox.x11.health import Health, check_fresh
 
 WHERE = "x11"
@@ -171,6 +171,11 @@ class X11Desktop:
     def guest(self) -> GuestCalls:
         """The running desktop, for those who set up and look. Raises `SandboxError` when none is open."""
         return self._ready()
+
+    def eye(self) -> EyeCalls | None:
+        """The screen for people who watch; None when no desktop is open or its driver has no eye. Any thread."""
+        sandbox = self._sandbox
+        return EyeCalls(sandbox.eye()) if self._guest is not None and isinstance(sandbox, Watchable) else None
 
     def _ready(self) -> GuestCalls:
         if self._guest is None:

@@ -175,6 +175,31 @@ class GuestCalls:
         return self._channel.call(call, args, seconds=seconds)[0]
 
 
+@dataclass(frozen=True)
+class Frame:
+    """`jpeg` of the screen with the pointer in it; `count` of its changes so far."""
+
+    jpeg: bytes
+    count: int
+    pointer: tuple[int, int]
+
+
+class EyeCalls:
+    """The screen for people who watch. Raises as `GuestCalls` does; the desktop's own calls go on meanwhile."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._count = -1
+
+    def frame(self, wait: float) -> Frame | None:
+        """The screen once it differs from the last one given; None when it has not within `wait` seconds."""
+        about, jpeg = self._channel.call("frame", {"since": self._count, "wait": wait}, seconds=wait)
+        if not jpeg:
+            return None
+        self._count = int(about["count"])
+        return Frame(jpeg, self._count, (int(about["pointer"][0]), int(about["pointer"][1])))
+
+
 def _typing_seconds(text: str) -> float:
     """What typing may take at most."""
     rare = sum(1 for character in text if character > "~")

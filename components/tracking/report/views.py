@@ -8,11 +8,11 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from components.contracts.marks import mark_of
 from components.tracking.costs import JOULES_OF_WH, money
 from components.tracking.ledger import StageCost, total
 from components.tracking.report.charts import Series, interval_bar, line_chart
 from components.tracking.report.data import CurveView, EpisodeView, FunnelRow, ReportData
-from components.tracking.report.marks import mark_of
 from components.tracking.scores import DEFINITIONS, SCORED, Rate, Scores
 
 COLORS = {

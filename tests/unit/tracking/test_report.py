@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from components.contracts.marks import mark_of
 from components.tracking.lineage import RunRecord
 from components.tracking.report.build import build_report
 from components.tracking.report.charts import Series, label_of, line_chart, nice_ticks, smooth, thin
 from components.tracking.report.data import CurveView, EpisodeView, ReportData, StepView
-from components.tracking.report.marks import mark_of
 from tests.unit.tracking.sample_report import sample
 
 SIZE = (288, 224)

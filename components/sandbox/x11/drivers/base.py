@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from components.sandbox.x11.channel import Channel
 
@@ -49,6 +49,15 @@ class Sandbox(Protocol):
 
     def limits(self) -> dict[str, str]:
         """Which limits hold, and by what."""
+        ...
+
+
+@runtime_checkable
+class Watchable(Protocol):
+    """A sandbox whose screen can be watched while its agent is busy."""
+
+    def eye(self) -> Channel:
+        """The channel of the agent's eye (`guest_calls.EyeCalls`). For one caller at a time."""
         ...
 
 

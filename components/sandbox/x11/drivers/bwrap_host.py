@@ -73,7 +73,7 @@ def _start(driver: str, root: Path, screen: Screen, limits: Limits, slot: SlotId
         options += ["--remount-ro", "/", "--chdir", "/"]
         hidden = given.file(b"".join(os.fsencode(option) + b"\0" for option in options))
         argv = [*_outer(limits, slot, group), _tool("bwrap"), "--args", str(hidden), "--",
-                *layout.agent_command(given.theirs.fileno())]  # fmt: skip
+                *layout.agent_command(given.theirs.fileno(), given.their_eye.fileno())]  # fmt: skip
         return LocalSandbox(driver, given.start(driver, argv, {}), given, slot, group, screen)
 
 

@@ -140,15 +140,15 @@ def archive(*, system: bool = True) -> bytes:
     return made.getvalue()
 
 
-def boot_command(socket_fd: int, files_fd: int) -> list[str]:
+def boot_command(socket_fd: int, files_fd: int, eye_fd: int) -> list[str]:
     """First process of a container, see `guest/boot.py`."""
     source = Path(boot.__file__).read_text(encoding="utf-8")
-    return ["/usr/bin/python3", "-I", "-c", source, str(socket_fd), str(files_fd)]
+    return ["/usr/bin/python3", "-I", "-c", source, str(socket_fd), str(files_fd), str(eye_fd)]
 
 
-def agent_command(fd: int) -> list[str]:
+def agent_command(fd: int, eye: int) -> list[str]:
     """Under the system's python, which has the X and picture libraries; with -I no variable and no home counts."""
-    return ["/usr/bin/python3", "-I", "-c", _START, str(fd)]
+    return ["/usr/bin/python3", "-I", "-c", _START, str(fd), str(eye)]
 
 
 def settings(screen: Screen, output_chars: int = 8000) -> dict[str, object]:

@@ -30,12 +30,15 @@ def joining(group: Group) -> list[str]:
 
 
 class Descriptors:
-    """What a child process inherits: files that exist only as descriptors, and its end of the agent's socket."""
+    """What a child process inherits: files that exist only as descriptors, and its ends of the agent's two sockets: one
+    to work, one to watch."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
         self.ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.our_eye, self.their_eye = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._stack.callback(self.theirs.close)
+        self._stack.callback(self.their_eye.close)
         self.complaints, self._complaints_end = os.pipe2(os.O_CLOEXEC)
         self._stack.callback(os.close, self._complaints_end)
         os.set_blocking(self.complaints, False)
@@ -57,7 +60,8 @@ class Descriptors:
         try:
             return subprocess.Popen(
                 argv, env=env, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                stderr=self._complaints_end, pass_fds=(*self._fds, self.theirs.fileno()), start_new_session=True,
+                stderr=self._complaints_end, start_new_session=True,
+                pass_fds=(*self._fds, self.theirs.fileno(), self.their_eye.fileno()),
             )  # fmt: skip
         except OSError as error:
             raise SandboxError(f"the sandbox cannot be started: {error}", where=driver, remedy=REMEDY) from error
@@ -69,6 +73,7 @@ class Descriptors:
         self._stack.close()
         if kind is not None:
             self.ours.close()
+            self.our_eye.close()
             os.close(self.complaints)
 
 
@@ -91,6 +96,7 @@ class LocalSandbox:
         self._driver = driver
         self._process = process
         self._channel = Channel(descriptors.ours)
+        self._eye = Channel(descriptors.our_eye)
         self._complaints = descriptors.complaints
         self._slot = slot
         self._group = group
@@ -116,12 +122,17 @@ class LocalSandbox:
             self._find_init()
         return self._channel
 
+    def eye(self) -> Channel:
+        self.connect()
+        return self._eye
+
     def stop(self) -> None:
         if self._stopped:
             return
         self._stopped = True
         self._find_init()
         self._channel.close()
+        self._eye.close()
         if self._init is not None:
             kill_namespace(self._init, _STOP_SECONDS)
         with suppress(subprocess.TimeoutExpired):

@@ -54,7 +54,9 @@ class Runc:
         group = make_group(limits.memory_bytes, limits.processes)
         bundle: Path | None = None
         try:
-            bundle = make_bundle(self._root, limits, slot.number, layout.boot_command(_FIRST_FD, _FIRST_FD + 1))
+            bundle = make_bundle(
+                self._root, limits, slot.number, layout.boot_command(_FIRST_FD, _FIRST_FD + 1, _FIRST_FD + 2)
+            )
             made = bundle
             return lasting(lambda: self._start(made, screen, slot, group))
         except BaseException:
@@ -67,15 +69,15 @@ class Runc:
     def _start(self, bundle: Path, screen: Screen, slot: SlotId, group: Group) -> LocalSandbox:
         with Descriptors() as given:
             files = given.file(layout.archive())
-            # runc hands on what stands at 3 and above, so the two are put there by a shell.
+            # runc hands on what stands at 3 and above, so the three are put there by a shell.
             argv = [*joining(group), "/bin/bash", "-c", _PLACE, "sh", str(given.theirs.fileno()), str(files),
-                    *command(bundle, "run", "--preserve-fds", "2", "--bundle", str(bundle), bundle.name)]  # fmt: skip
+                    str(given.their_eye.fileno()), *command(bundle, "run", "--preserve-fds", "3", "--bundle", str(bundle), bundle.name)]  # fmt: skip
             process = given.start(self.name, argv, {"PATH": layout.PATH + ":/usr/sbin:/sbin"})
             return LocalSandbox(self.name, process, given, slot, group, screen, lambda: delete(bundle), grace=_GRACE)
 
 
-# The numbers may be 3 and 4 the other way round: both are moved out of the way first.
-_PLACE = 'exec 100>&"$1" 101<&"$2"; exec 3>&100 4<&101 100>&- 101>&-; shift 2; exec "$@"'
+# The numbers may be 3 to 5 in another order: all are moved out of the way first.
+_PLACE = 'exec 100>&"$1" 101<&"$2" 102>&"$3"; exec 3>&100 4<&101 5>&102 100>&- 101>&- 102>&-; shift 3; exec "$@"'
 
 
 def command(bundle: Path, *words: str) -> list[str]:

@@ -12,12 +12,13 @@ import os
 import shutil
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from components.sandbox.x11.guest import files, wire
+from components.sandbox.x11.guest import eye, files, wire
 from components.sandbox.x11.guest.cells import Cells
 from components.sandbox.x11.guest.identity import TRUSTED, two_users, users_rights
 from components.sandbox.x11.guest.processes import freeze_all, kill_all, thaw
@@ -203,10 +204,13 @@ class Agent:
 
 
 def main(argv: list[str]) -> int:
-    """`agent FD`: talks on that descriptor until the host closes it."""
+    """`agent FD [FD]`: talks on the first descriptor until the host closes it; shows the screen on the second."""
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     sock = socket.socket(fileno=int(argv[1]))
     os.set_inheritable(sock.fileno(), False)
+    watched = socket.socket(fileno=int(argv[2])) if len(argv) > 2 else None
+    if watched is not None:
+        os.set_inheritable(watched.fileno(), False)
     with suppress(wire.Closed):
         settings, _ = wire.receive(sock)
         os.chdir("/")
@@ -216,6 +220,8 @@ def main(argv: list[str]) -> int:
             wire.send(sock, {"error": {"kind": "start", "message": f"{type(error).__name__}: {error}"}})
             return 1
         wire.send(sock, {"result": {}})
+        if watched is not None:
+            threading.Thread(target=eye.serve, args=(watched, DISPLAY), name="eye", daemon=True).start()
         while True:
             request, blob = wire.receive(sock)
             answer, data = _answer(agent, request, blob)

@@ -1,7 +1,7 @@
 """First process of a container: unpacks what the host gives, then keeps the agent, as root of the container.
 
-Its text is given to the system's python, with two numbers: descriptors of the agent's socket and of a tar with
-everything that is no package. It stays as process 1 and collects what has lost its parent: the table of processes
+Its text is given to the system's python, with three numbers: descriptors of the agent's socket, of a tar with
+everything that is no package, and of the socket to watch. It stays as process 1 and collects what has lost its parent: the table of processes
 would fill with the dead otherwise.
 """
 
@@ -31,18 +31,19 @@ def keep(child: int) -> int:
 
 
 def main(argv: list[str]) -> int:
-    sock, files = int(argv[1]), int(argv[2])
+    sock, files, eye = (int(number) for number in argv[1:4])
     os.set_inheritable(files, False)
     child = os.fork()
     if child:
         os.close(sock)
         os.close(files)
+        os.close(eye)
         return keep(child)
     unpack(files)
     sys.path.insert(0, AGENT)
     from components.sandbox.x11.guest.agent import main as agent
 
-    return agent(["agent", str(sock)])
+    return agent(["agent", str(sock), str(eye)])
 
 
 if __name__ == "__main__":

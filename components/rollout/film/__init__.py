@@ -1,0 +1,1 @@
+"""Stored episodes as pictures: a strip, a GIF, a film."""

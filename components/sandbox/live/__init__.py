@@ -1,0 +1,1 @@
+"""A slot in the browser: its screen, what is done on it, and a way to take it over."""
