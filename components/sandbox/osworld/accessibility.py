@@ -1,7 +1,7 @@
 """OSWorld's accessibility XML as far as X tells it: applications and their windows, not what is inside these.
 
-The desktop runs without an accessibility bus, so there is nothing to ask about buttons and texts. Names and attributes are
-those that OSWorld's checks select by.
+The desktop runs without an accessibility bus, so there is nothing to ask about buttons and texts. Names and attributes
+are those that OSWorld's checks select by.
 """
 
 from __future__ import annotations

@@ -50,25 +50,25 @@ elif what == "close":
 print(json.dumps([{"id": p["id"], "url": p["url"], "title": p.get("title", "")} for p in pages()]))
 """
 _HISTORY = """
-import json, os, sqlite3, sys
-path, rows = sys.argv[1], json.loads(sys.argv[2])
+import json, os, sqlite3, sys, time
+path, rows, epoch = sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3])
 os.makedirs(os.path.dirname(path), exist_ok=True)
 base = sqlite3.connect(path)
-base.execute("CREATE TABLE IF NOT EXISTS urls (id INTEGER PRIMARY KEY AUTOINCREMENT, url LONGVARCHAR, title LONGVARCHAR,"
+base.execute("CREATE TABLE IF NOT EXISTS urls (id INTEGER PRIMARY KEY AUTOINCREMENT, url LONGVARCHAR,"
+    " title LONGVARCHAR,"
     " visit_count INTEGER DEFAULT 0 NOT NULL, typed_count INTEGER DEFAULT 0 NOT NULL, last_visit_time INTEGER NOT NULL,"
     " hidden INTEGER DEFAULT 0 NOT NULL)")
 base.execute("CREATE TABLE IF NOT EXISTS visits (id INTEGER PRIMARY KEY AUTOINCREMENT, url INTEGER NOT NULL,"
     " visit_time INTEGER NOT NULL, from_visit INTEGER, transition INTEGER DEFAULT 0 NOT NULL, segment_id INTEGER,"
     " visit_duration INTEGER DEFAULT 0 NOT NULL)")
-import time
 for url, title, ago in rows:
-    when = int((time.time() - ago + %d) * 1000000)
+    when = int((time.time() - ago + epoch) * 1000000)
     entry = base.execute("INSERT INTO urls (url, title, visit_count, typed_count, last_visit_time, hidden)"
         " VALUES (?, ?, 1, 0, ?, 0)", (url, title, when)).lastrowid
     base.execute("INSERT INTO visits (url, visit_time, from_visit, transition, segment_id, visit_duration)"
         " VALUES (?, ?, 0, 805306368, 0, 0)", (entry, when))
 base.commit()
-""" % _EPOCH
+"""
 _TABLE = """
 import json, os, shutil, sqlite3, sys, tempfile
 path, query = sys.argv[1:]
@@ -103,7 +103,7 @@ def close_tabs(guest: Guest, urls: Sequence[str]) -> None:
 def add_history(guest: Guest, entries: Sequence[dict[str, Any]]) -> None:
     """Past visits, {url, title, visit_time_from_now_in_seconds}. To be done before the browser starts."""
     rows = [[e["url"], e.get("title", ""), float(e.get("visit_time_from_now_in_seconds", 0))] for e in entries]
-    _python(guest, _HISTORY, f"{PROFILES[0]}/Default/History", json.dumps(rows))
+    _python(guest, _HISTORY, f"{PROFILES[0]}/Default/History", json.dumps(rows), str(_EPOCH))
 
 
 def table(guest: Guest, name: str, query: str) -> list[list[Any]]:

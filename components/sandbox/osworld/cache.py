@@ -25,5 +25,6 @@ class Cache:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
         except OSError as error:
-            raise TaskError(f"{name} cannot be stored: {error.strerror}", where="cache", remedy="is the disk full?") from error
+            raise TaskError(f"{name} cannot be stored: {error.strerror}", where="cache",
+                            remedy="is the disk full?") from error  # fmt: skip
         return str(path)

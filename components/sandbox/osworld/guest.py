@@ -1,4 +1,4 @@
-"""What OSWorld asks of a guest, whoever answers: a slot of ours (`native.py`) or a host that speaks HTTP (`client.py`)."""
+"""What OSWorld asks of a guest: answered by a slot of ours (`native.py`) or a host that speaks HTTP (`client.py`)."""
 
 from __future__ import annotations
 

@@ -218,8 +218,9 @@ class NativeGuest:
         width, height = self._size
         # Few frames and the quickest encoding: the settling of actions counts whoever works in the sandbox.
         self._filming = self._calls.launch([
-            "ffmpeg", "-y", "-loglevel", "error", "-f", "x11grab", "-framerate", "5", "-video_size", f"{width}x{height}",
-            "-i", ":0", "-c:v", "libx264", "-preset", "ultrafast", "-threads", "1", "-pix_fmt", "yuv420p", _FILM,
+            "ffmpeg", "-y", "-loglevel", "error", "-f", "x11grab", "-framerate", "5", "-video_size",
+            f"{width}x{height}", "-i", ":0",
+            "-c:v", "libx264", "-preset", "ultrafast", "-threads", "1", "-pix_fmt", "yuv420p", _FILM,
         ])  # fmt: skip
 
     def end_recording(self) -> bytes:

@@ -1,8 +1,8 @@
 """OSWorld's GUI actions: Python that calls pyautogui, read by a closed grammar and never run.
 
-A command is statements of constants: imports, settings (`pyautogui.PAUSE = ...`), names bound to constants, `time.sleep`,
-and calls of the functions below. Anything else in a command that names pyautogui is refused as a whole, before anything
-is pressed. What each function means is pyautogui's documentation; the actions are those of the guest's `inputs.py`.
+A command is statements of constants: imports, settings (`pyautogui.PAUSE = ...`), names bound to constants,
+`time.sleep`, and calls of the functions below. Anything else in a command that names pyautogui is refused as a whole,
+before anything is pressed. What each function means is pyautogui's documentation; the actions are those of the guest's `inputs.py`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ PARAMETERS: dict[str, tuple[str, ...]] = {
 
 
 def code_of(command: str | Sequence[str]) -> str | None:
-    """The Python of `python -c CODE` (as a list or a shell's line) where it names pyautogui; None for other commands."""
+    """The Python of `python -c CODE` (a list or a shell's line) where it names pyautogui; None for other commands."""
     if isinstance(command, str):
         if "pyautogui" not in command:
             return None

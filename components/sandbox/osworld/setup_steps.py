@@ -8,7 +8,7 @@ from typing import Any
 from components.contracts.errors import CoworkError, TaskError
 from components.sandbox.osworld import browser
 from components.sandbox.osworld.cache import Cache
-from components.sandbox.osworld.guest import Command, Executed, Guest
+from components.sandbox.osworld.guest import Command, Executed, Guest, GuestRefusal
 from components.sandbox.osworld.registry import SETUP_TYPES
 from components.sandbox.osworld.sources import Sources
 from components.sandbox.osworld.task import Step
@@ -24,8 +24,12 @@ class Setup:
     def __init__(self, guest: Guest, sources: Sources, cache: Cache) -> None:
         self._guest, self._sources, self._cache = guest, sources, cache
 
-    def run(self, steps: Sequence[Step]) -> None:
-        """Raises `TaskError` (which step, and why) or `SandboxError`."""
+    def run(self, steps: Sequence[Step], *, lenient: bool = False) -> None:
+        """Raises `TaskError` (which step, and why) or `SandboxError`.
+
+        `lenient`: a window or file that is not there is no error, for steps after an episode: the agent may have closed
+        or removed it, and the checks will say so.
+        """
         for number, step in enumerate(steps, start=1):
             where = f"setup step {number} ({step.type})"
             reason = SETUP_TYPES.get(step.type, "unknown")
@@ -34,9 +38,12 @@ class Setup:
             method: Callable[..., None] = getattr(self, f"_{step.type}")
             try:
                 method(**step.parameters)
+            except (GuestRefusal, FileNotFoundError) as error:
+                if not lenient:
+                    raise TaskError(f"{type(error).__name__}: {error}", where=where) from error
             except TypeError as error:
                 raise TaskError(f"wrong parameters: {error}", where=where) from error
-            except (KeyError, ValueError, FileNotFoundError) as error:
+            except (KeyError, ValueError) as error:
                 raise TaskError(f"{type(error).__name__}: {error}", where=where) from error
             except CoworkError as error:
                 error.where = error.where or where

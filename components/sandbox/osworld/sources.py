@@ -32,7 +32,7 @@ class Sources:
             return read_file_nofollow(self._root, relative, MAX_FILE)
         except (OSError, ValueError) as error:
             raise TaskError(f"there is no file {relative} ({error})", where=_WHERE,
-                            remedy=f"put the file of {address} there")  # fmt: skip
+                            remedy=f"put the file of {address} there") from error  # fmt: skip
 
 
 def tail(address: str) -> str:

@@ -1,7 +1,7 @@
 """OSWorld's task files: what one says, checked before anything runs.
 
-A task's name is its folder and its id, `chrome/0d8b7de3`: an id alone may be shared by two tasks, and then the results of
-one would overwrite the other's.
+A task's name is its folder and its id, `chrome/0d8b7de3`: an id alone may be shared by two tasks, and then the results
+of one would overwrite the other's.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command of its own gave. `returncode` -1: it ran out of time; other negatives: the signal that ended it."""
+    """What a command of its own gave. `returncode` -1: it ran out of time; other negatives: a signal ended it."""
 
     output: str
     error: str
@@ -162,8 +162,8 @@ class GuestCalls:
             "run", {"argv": list(argv), "timeout": timeout, "cwd": cwd, "limit": limit}, seconds=timeout + 15.0
         )
         cut = len(data) - int(answer["errors"])
-        texts = [part.decode("utf-8", "replace") for part in (data[:cut], data[cut:])]
-        return Ran(*texts, int(answer["returncode"]), bool(answer["timed_out"]), bool(answer["truncated"]))
+        output, error = (part.decode("utf-8", "replace") for part in (data[:cut], data[cut:]))
+        return Ran(output, error, int(answer["returncode"]), bool(answer["timed_out"]), bool(answer["truncated"]))
 
     def activate(self, window: Window) -> None:
         """Brings a window to the front, as a click on the panel does."""

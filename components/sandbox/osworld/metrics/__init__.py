@@ -1,7 +1,7 @@
 """Our own metrics under OSWorld's names. `of(name)` gives one, or None; libraries load when one is called.
 
-A metric takes what the getters gave and gives a score in [0, 1]. A result that cannot be read scores 0: the agent left it
-so. A reference that cannot be read raises: that is the task's fault, and nobody's success.
+A metric takes what the getters gave and gives a score in [0, 1]. A result that cannot be read scores 0: the agent left
+it so. A reference that cannot be read raises: that is the task's fault, and nobody's success.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 Metric = Callable[..., Any]
 
 _MODULES: dict[str, str] = {
-    "text": "check_include_exclude exact_match match_in_list is_in_list fuzzy_match literal_match diff_text_file check_list"
-    " check_json check_direct_json_object is_included_all_json_objects check_line_number file_contains"
+    "text": "check_include_exclude exact_match match_in_list is_in_list fuzzy_match literal_match diff_text_file"
+    " check_list check_json check_direct_json_object is_included_all_json_objects check_line_number file_contains"
     " compare_terminal_and_txt compare_python_pure_text compare_text_file compare_config compare_answer"
     " is_extension_installed check_json_settings check_json_keybindings check_accessibility_tree run_sqlite3"
     " compare_time_in_speedtest_results compare_result_files",

@@ -57,8 +57,8 @@ def is_expected_bookmarks(roots: Any, rule: Rule) -> float:
     if rule["type"] == "bookmark_bar_websites_urls":
         return float({entry["url"] for entry in bar if entry["type"] == "url"} == set(rule["urls"]))
     if rule["type"] == "liked_authors_websites_urls":
-        folder = next((e for e in bar if e["type"] == "folder" and e["name"] == "Liked Authors"), {"children": []})
-        found = {entry["url"] for entry in folder["children"] if entry["type"] == "url"}
+        folders = [entry for entry in bar if entry["type"] == "folder" and entry["name"] == "Liked Authors"]
+        found = {entry["url"] for folder in folders[:1] for entry in folder["children"] if entry["type"] == "url"}
         choices = [[url] if isinstance(url, str) else url for url in rule["urls"]]
         return float(any(set(choice) == found for choice in product(*choices)))
     raise _unknown(rule)

@@ -140,7 +140,7 @@ def check_image_mirror(path: Any, expected: Any) -> float:
     return float(ours is not None and _alike(ours.transpose(Image.Transpose.FLIP_LEFT_RIGHT), theirs, 0.99))
 
 
-# In what follows the agent's picture comes first, as OSWorld's task files have it, but for two functions of its old ones.
+# In what follows the agent's picture comes first, as OSWorld's task files have it, but for the first two functions.
 
 
 def _mean(image: Any, mode: str, channel: int = 0) -> float:

@@ -69,8 +69,10 @@ def compare_zip_files(actual: Any, expected: Any, **options: Any) -> float:
 
 
 def compare_archive(actual: Any, expected: Any, **options: Any) -> float:
-    """The files of a folder of two .zip archives, each compared by what its kind asks for; the mean. Nothing is unpacked
-    but into memory and, one file at a time, a folder of ours."""
+    """The files of a folder of two .zip archives, each compared by what its kind asks for; the mean.
+
+    Nothing is unpacked but into memory and, one file at a time, a folder of ours.
+    """
     kinds: dict[str, Callable[..., float]] = {
         "text": compare_text_file, "docx": compare_docx_files, "image": compare_images, "csv": compare_csv,
         "table": compare_table,

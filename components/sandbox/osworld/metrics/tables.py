@@ -161,7 +161,8 @@ def _fuzzy(rule: Rule, book: _Book, reference: _Book | None) -> bool:
     (left, a), (right, b) = _two(rule, book, reference)
     for part in rule["rules"]:
         for cell in _cells(part["range"]):
-            ours, theirs = (_normal(str(side.results[name][cell].value), part) for side, name in ((left, a), (right, b)))
+            values = (side.results[name][cell].value for side, name in ((left, a), (right, b)))
+            ours, theirs = (_normal(str(value), part) for value in values)
             kind = part["type"]
             holds = {
                 "includes": theirs in ours, "included_by": ours in theirs, "exact_match": ours == theirs,

@@ -255,7 +255,7 @@ _NAMESPACES = {
 
 
 def check_accessibility_tree(result: str, rules: list[Rules], osname: str = "ubuntu") -> float:
-    """The product, over rules, of how well some selected element's text agrees. Selectors need the package cssselect."""
+    """The product, over rules, of how well some selected element's text agrees. Selectors need cssselect."""
     import lxml.etree
     from rapidfuzz import fuzz
 

@@ -32,8 +32,8 @@ Point = tuple[int, int]
 class Inputs:
     """Carries out the actions of the `computer_use` tool, except `wait` and `terminate`, which press nothing.
 
-    Beyond them what other protocols (OSWorld's) ask for: any number of `click`s of any `button`, a `drag` with any button,
-    `hscroll`, and `key_down`, `key_up`, `button_down`, `button_up`, which hold until they are let go or `release_all`.
+    Beyond them what other protocols (OSWorld's) ask for: any number of `click`s of any `button`, a `drag` with any
+    button, `hscroll`, and `key_down`, `key_up`, `button_down`, `button_up`, which hold until they are let go.
     """
 
     def __init__(
