@@ -77,7 +77,7 @@ class OsworldX11(X11Desktop):
 
     def _set_up(self, task: Task, calls: GuestCalls) -> None:
         self._ending, self._broken, self.score = "steps", "", None
-        self._evaluation = Evaluation(of_task(task), NativeGuest(calls, self.size), self._sources, self._judge)
+        self._evaluation = Evaluation(of_task(task), NativeGuest.begin(calls, self.size), self._sources, self._judge)
         self._evaluation.setup()
 
     def _before_grading(self, task: Task, calls: GuestCalls) -> None:

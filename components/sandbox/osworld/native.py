@@ -43,6 +43,12 @@ class NativeGuest:
         self._size = size
         self._filming = 0
 
+    @classmethod
+    def begin(cls, calls: GuestCalls, size: tuple[int, int]) -> NativeGuest:
+        """A fresh desktop as OSWorld's tasks expect it: with a folder for the desktop."""
+        calls.run(["mkdir", "-p", DESKTOP])
+        return cls(calls, size)
+
     # -- seeing and acting ----------------------------------------------------------------------------------------
 
     def screenshot(self) -> bytes:
@@ -227,8 +233,10 @@ class NativeGuest:
         pid, self._filming = self._filming, 0
         if not pid:
             raise GuestRefusal("no recording is running", where=WHERE, remedy="start one first")
-        script = f"kill -INT {pid} && timeout {_FILM_SECONDS:g} tail --pid={pid} -f /dev/null"
-        self._calls.run(["/bin/sh", "-c", script], _FILM_SECONDS + 5)
+        # It has ended when it is a zombie: the agent collects those with its next call.
+        ended = f"[ ! -e /proc/{pid} ] || grep -q ') Z ' /proc/{pid}/stat"
+        script = f"kill -INT {pid}; until {ended}; do sleep 0.05; done"
+        self._calls.run(["/bin/sh", "-c", script], _FILM_SECONDS)
         return self.read_file(_FILM)
 
 

@@ -2,7 +2,8 @@
 
 A command is statements of constants: imports, settings (`pyautogui.PAUSE = ...`), names bound to constants,
 `time.sleep`, and calls of the functions below. Anything else in a command that names pyautogui is refused as a whole,
-before anything is pressed. What each function means is pyautogui's documentation; the actions are those of the guest's `inputs.py`.
+before anything is pressed. What each function means is pyautogui's documentation; the actions are those of the guest's
+`inputs.py`.
 """
 
 from __future__ import annotations

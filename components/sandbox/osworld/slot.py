@@ -37,7 +37,7 @@ class Slot:
                 self._desktop = self._open()
             self._guest = None
             self._desktop.reset(_nothing())
-            self._guest = NativeGuest(self._desktop.guest, self._desktop.size)
+            self._guest = NativeGuest.begin(self._desktop.guest, self._desktop.size)
 
     def guest(self) -> Guest:
         """The open desktop. Raises `SandboxError` when there is none."""
