@@ -31,7 +31,7 @@ from components.sandbox.osworld.sources import Sources
 from components.sandbox.osworld.task import as_task, read_task
 from components.sandbox.x11.desktop import X11Desktop
 from components.sandbox.x11.drivers.bwrap_host import BwrapHost
-from tests.x11.conftest import wait_for
+from tests.x11.conftest import line_of, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -173,7 +173,7 @@ def test_pyautogui_commands_press_what_they_say(guest: HttpGuest, slot: Slot, cl
     guest.write_file("~/Desktop/page.txt", b"one two three\nfour five six\n")
     guest.open_file("~/Desktop/page.txt")
     window = slot.desktop.guest.windows()[0]
-    x, y = window.box[0] + 30, window.box[1] + 78
+    x, y = line_of(window, 0)
 
     def press(code: str) -> None:
         done = guest.execute(["python", "-c", GUI + code])
@@ -189,7 +189,7 @@ def test_pyautogui_commands_press_what_they_say(guest: HttpGuest, slot: Slot, cl
     press(f"pyautogui.moveTo({x}, {y}, 0.5, pyautogui.easeInQuad); pyautogui.click(); pyautogui.press('home')")
     press("pyautogui.keyDown('shift'); pyautogui.press('right', presses=3); pyautogui.keyUp('shift')")
     assert selected() == "one"
-    press(f"pyautogui.moveTo({x - 24}, {y}); pyautogui.mouseDown(); pyautogui.move(0, 17)")
+    press(f"pyautogui.moveTo({x - 16}, {y}); pyautogui.mouseDown(); pyautogui.move(0, 17)")
     press("time.sleep(0.1); pyautogui.mouseUp()")
     assert "one two three" in selected()
     press("pyautogui.press('end'); pyautogui.hotkey('ctrl', 'a')")
@@ -238,22 +238,21 @@ def test_the_guest_api_answers_as_osworlds_clients_expect(address: str, guest: H
 
 
 def test_windows_are_listed_activated_and_closed(guest: HttpGuest, slot: Slot, clean: NativeGuest) -> None:
-    for name in ("first.txt", "second.txt"):
-        guest.write_file(f"~/Desktop/{name}", b"text\n")
-        guest.open_file(f"~/Desktop/{name}")
+    for name in ("first", "second"):
+        guest.launch(["xterm", "-T", f"{name} window"])
+        assert wait_for(lambda: guest.window_exists(name))  # noqa: B023
 
     def active() -> list[str]:
         return [window.title for window in slot.desktop.guest.windows() if window.active]
 
-    guest.activate_window("first.txt")
-    assert "first.txt" in active()[0]
-    assert 'st:active="true"' in guest.accessibility() and "second.txt" in guest.accessibility()
-    assert guest.window_size("mousepad") is not None and guest.window_size("nothing") is None
-    assert guest.window_exists("second.txt") and not guest.window_exists("third.txt")
-    guest.close_window("second.txt")
-    assert wait_for(lambda: not guest.window_exists("second.txt"))
-    with pytest.raises((GuestRefusal, FileNotFoundError)):
-        guest.close_window("second.txt")
+    guest.activate_window("first")
+    assert wait_for(lambda: active() == ["first window"])
+    assert 'st:active="true"' in guest.accessibility() and "second window" in guest.accessibility()
+    assert guest.window_size("xterm") is not None and guest.window_size("nothing") is None
+    guest.close_window("second window", strict=True)
+    assert wait_for(lambda: not guest.window_exists("second"))
+    with pytest.raises(GuestRefusal):
+        guest.close_window("second window")
 
 
 def test_a_film_of_what_happened_comes_back_as_mp4(guest: HttpGuest, clean: NativeGuest) -> None:

@@ -8,6 +8,10 @@ from components.contracts.errors import TaskError
 from components.sandbox.osworld.sources import tail
 
 
+class FetchedFile(str):
+    """The path of a file that was fetched from the guest: a text that knows what it is."""
+
+
 class Cache:
     """Names come from task files: none leads out of the folder."""
 

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from components.contracts.errors import TaskError
 from components.sandbox.osworld import browser
-from components.sandbox.osworld.cache import Cache
+from components.sandbox.osworld.cache import Cache, FetchedFile
 from components.sandbox.osworld.guest import HOME, Guest, GuestRefusal
 from components.sandbox.osworld.registry import GETTERS
 from components.sandbox.osworld.sources import Sources
@@ -58,7 +58,7 @@ def _vm_file(scene: Scene, config: Config) -> Any:
         except (FileNotFoundError, GuestRefusal):
             return None
         # In a place of its own: a reference of the same name must not be what is compared.
-        return scene.cache.write(f"result/{dest}", data)
+        return FetchedFile(scene.cache.write(f"result/{dest}", data))
 
     return _several(config, fetch)
 

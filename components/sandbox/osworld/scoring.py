@@ -13,13 +13,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from components.contracts.errors import CoworkError, TaskError, VerifierError
 from components.sandbox.osworld import metrics, package
+from components.sandbox.osworld.cache import FetchedFile
 from components.sandbox.osworld.task import Evaluator, Probe
 
 Ending = Literal["done", "fail", "steps"]
+_OF_TEXT = frozenset({"check_include_exclude", "exact_match", "fuzzy_match", "match_in_list", "is_in_list"})
+"""Metrics of texts: of a file that was fetched they get what is in it, never the path of our copy."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +85,15 @@ def _probe(probe: Probe, finding: Finding) -> float:
         raise VerifierError("the reference is not there", where=where, remedy="look at the task's own files")
     metric, reason = package.metric(probe.func)
     metric = metric or metrics.of(probe.func)
+    result = finding.result
+    if probe.func in _OF_TEXT and isinstance(result, FetchedFile):
+        try:
+            result = Path(result).read_text(encoding="utf-8")
+        except (OSError, UnicodeError):
+            return 0.0
     if metric is None:
         raise VerifierError(f"not supported: {reason}", where=where, remedy="leave the task out")
-    given = (finding.result,) if probe.expected is None else (finding.result, finding.expected)
+    given = (result,) if probe.expected is None else (result, finding.expected)
     try:
         value = metric(*given, **probe.options)
         number = float(value)
