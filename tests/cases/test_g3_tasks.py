@@ -1,4 +1,4 @@
-"""Open cases of group 3 about task files, infeasible tasks and checks (C23, C25, C27 a-i). Adapters translate names only."""
+"""Cases of group 3 about task files, infeasible tasks and checks (C23, C25, C27 a-i). Adapters translate names only."""
 
 from __future__ import annotations
 

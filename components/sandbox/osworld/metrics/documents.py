@@ -28,7 +28,7 @@ def _texts(document: Any) -> list[str]:
 
 def compare_docx_files(file1: Any, file2: Any, **options: Any) -> float:
     """The paragraphs' texts, as alike as the options ask; plain texts too."""
-    if isinstance(file2, str) and not file2.endswith(".docx"):
+    if isinstance(file2, str) and file2.endswith(".txt"):
         read = lambda path: files.text(path).splitlines()  # noqa: E731
     else:
         read = lambda path: _texts(_document(path))  # noqa: E731
