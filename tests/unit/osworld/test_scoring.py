@@ -232,7 +232,8 @@ PACKAGE = {
     "evaluators/metrics/__init__.py": "raise RuntimeError('nor this')\n",
     "evaluators/metrics/utils.py": "def same(a, b):\n    return a == b\n",
     "evaluators/metrics/general.py": "from desktop_env.evaluators.metrics.utils import same\n"
-    "def exact_match(result, rules):\n    return 0.25 + same(result, rules['expected']) / 2\n",
+    "def exact_match(result, rules):\n    return 0.25 + same(result, rules['expected']) / 2\n"
+    "def file_contains(path, rules):\n    raise OSError('damaged')\n",
     "evaluators/metrics/basic_os.py": "def check_gnome_favorite_apps(text, rule):\n    return eval(text)\n",
     "evaluators/metrics/pdf.py": "import no_such_library\ndef check_pdf_pages(path, rules):\n    return 1.0\n",
 }
@@ -253,6 +254,7 @@ def test_metrics_of_an_installed_package_are_used_one_module_at_a_time_but_for_t
         "    e = {'func': f, 'result': r, 'expected': r}\n"
         "    return read_task('a/t', {'id': 't', 'instruction': 'i', 'evaluator': e}).evaluator\n"
         "print(score(of('exact_match'), [Finding('x', {'expected': 'x'})]).score)\n"
+        "print(score(of('file_contains'), [Finding('/nowhere', {'expected': ['x']})]).score)\n"
         "unsafe = Finding('__import__(\"os\").getpid()', {'expected': []})\n"
         "print(score(of('check_gnome_favorite_apps'), [unsafe]).score)\n"
         "print(coverage.metric_entry('check_pdf_pages').reason)\n"
@@ -261,9 +263,9 @@ def test_metrics_of_an_installed_package_are_used_one_module_at_a_time_but_for_t
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()
-    assert lines[:2] == ["0.75", "0.0"], done.stderr
-    assert "no_such_library" in lines[2]
-    assert lines[3] == "['package', 'ours', 'ours']"
+    assert lines[:3] == ["0.75", "0.0", "0.0"], done.stderr
+    assert "no_such_library" in lines[3]
+    assert lines[4] == "['package', 'ours', 'ours']"
 
 
 # -- files of tasks ---------------------------------------------------------------------------------------------------
