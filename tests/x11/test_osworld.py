@@ -189,9 +189,10 @@ def test_pyautogui_commands_press_what_they_say(guest: HttpGuest, slot: Slot, cl
     press(f"pyautogui.moveTo({x}, {y}, 0.5, pyautogui.easeInQuad); pyautogui.click(); pyautogui.press('home')")
     press("pyautogui.keyDown('shift'); pyautogui.press('right', presses=3); pyautogui.keyUp('shift')")
     assert selected() == "one"
-    press(f"pyautogui.moveTo({x - 16}, {y}); pyautogui.mouseDown(); pyautogui.move(0, 17)")
-    press("time.sleep(0.1); pyautogui.mouseUp()")
-    assert "one two three" in selected()
+    press(f"pyautogui.click({x + 70}, {y + 17})")  # a press on selected text would drag it
+    press(f"pyautogui.moveTo({x}, {y}); pyautogui.mouseDown(); pyautogui.move(40, 10); pyautogui.move(20, 7)")
+    press("pyautogui.mouseUp()")
+    assert wait_for(lambda: " three\n" in selected()), selected()
     press("pyautogui.press('end'); pyautogui.hotkey('ctrl', 'a')")
     press("pyautogui.typewrite('a<b > \"c\" é\\n', interval=0.05); pyautogui.hotkey('ctrl', 's')")
     before = guest.read_file("~/Desktop/page.txt")
