@@ -2,7 +2,7 @@
 
 | case     | what is done in the task's own scene                                    | must       |
 | -------- | ----------------------------------------------------------------------- | ---------- |
-| noop     | nothing                                                                 | fail       |
+| noop     | nothing; looked at twice                                                | fail, with equal verdicts |
 | claimed  | `terminate` with status success at once                                 | fail       |
 | oracle   | the plan, by every declared route, twice                                | pass, with equal verdicts |
 | shortcut | the workflow's authored near miss: half of the work, a decoy, too much  | fail       |
@@ -28,6 +28,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Literal
 
+from components.contracts.admission import UNSTABLE, stable
 from components.contracts.calls import ComputerUse
 from components.contracts.desktop import Desktop
 from components.contracts.errors import CoworkError
@@ -92,8 +93,11 @@ class Bench:
     def _idle(self, task: Task) -> str:
         nothing = workflow_of(task).branches(task.spec["args"]).needs_nothing
         self._desktop.reset(task)
-        if reason := _judge("noop", self._desktop.grade(), nothing):
+        looks = [self._desktop.grade() for _ in range(2)]
+        if reason := _judge("noop", looks[0], nothing):
             return reason
+        if not stable(looks):
+            return f"noop: {UNSTABLE}: two looks at one state give different verdicts"
         self._desktop.act(ComputerUse(action="terminate", status="success"))
         return _judge("claimed", self._desktop.grade(), nothing)
 
@@ -105,7 +109,7 @@ class Bench:
             for verdict in verdicts:
                 if reason := _judge("oracle", verdict, True):
                     return f"{reason} (route {'+'.join(route)})"
-            if verdicts[0] != verdicts[1]:
+            if not stable(verdicts):
                 return f"oracle: two runs by {'+'.join(route)} give different verdicts"
         if reason := _judge("shortcut", self._play(task, branches.shortcut), False):
             return reason

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,8 @@ ACTION_QUIET, LAUNCH_QUIET = 0.2, 0.4
 ACTION_LIMIT, LAUNCH_LIMIT = 5.0, 30.0
 """Seconds after which a screen that does not settle is taken as it is."""
 FILE_LIMIT = 64 << 20
+RUN_LIMIT = 1 << 20
+"""Bytes of a command's output that are kept, of its errors the same."""
 _SECONDS_A_CHARACTER = 0.05
 _SECONDS_A_BATCH, _BATCH = 12.0, 100
 """Characters that are on no key come in batches: each waits for the applications twice."""
@@ -78,6 +80,17 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Ran:
+    """What a command of its own gave. `returncode` -1: it ran out of time; other negatives: a signal ended it."""
+
+    output: str
+    error: str
+    returncode: int
+    timed_out: bool
+    truncated: bool
+
+
+@dataclass(frozen=True)
 class FileInfo:
     """`path` relative to the folder asked for, `size` in bytes, `mtime` in seconds since 1970."""
 
@@ -98,11 +111,18 @@ class GuestCalls:
 
     def act(self, *calls: ComputerUse, quiet: float = ACTION_QUIET, limit: float = ACTION_LIMIT) -> Settled:
         """Carries out the actions in order, then settles."""
-        actions = [
-            call.model_dump(include={"action", "coordinate", "start", "keys", "text", "pixels"}) for call in calls
-        ]
-        seconds = limit + 5.0 + sum(_typing_seconds(call.text) for call in calls)
-        return Settled(**self._ask("act", {"actions": actions, "quiet": quiet, "limit": limit}, seconds=seconds))
+        return self.inputs(
+            [call.model_dump(include={"action", "coordinate", "start", "keys", "text", "pixels"}) for call in calls],
+            quiet=quiet, limit=limit,
+        )  # fmt: skip
+
+    def inputs(
+        self, actions: Sequence[Mapping[str, Any]], *, quiet: float = ACTION_QUIET, limit: float = ACTION_LIMIT
+    ) -> Settled:
+        """`act` for actions as the agent takes them, those beyond the `computer_use` tool too (`guest/inputs.py`)."""
+        seconds = limit + 5.0 + sum(_typing_seconds(str(action.get("text", ""))) for action in actions)
+        asked = {"actions": [dict(action) for action in actions], "quiet": quiet, "limit": limit}
+        return Settled(**self._ask("act", asked, seconds=seconds))
 
     def settle(self, quiet: float = ACTION_QUIET, limit: float = ACTION_LIMIT, *, change: bool = False) -> Settled:
         """Waits for a settled screen; with `change` first for something to be painted at all."""
@@ -135,6 +155,23 @@ class GuestCalls:
         window = self.await_window(text, limit=limit)
         self.settle(LAUNCH_QUIET, limit)
         return window
+
+    def run(self, argv: Sequence[str], timeout: float = 30.0, *, cwd: str = "", limit: int = RUN_LIMIT) -> Ran:
+        """Runs a program to its end in a process of its own, beside the shell; `timeout` in seconds."""
+        answer, data = self._channel.call(
+            "run", {"argv": list(argv), "timeout": timeout, "cwd": cwd, "limit": limit}, seconds=timeout + 15.0
+        )
+        cut = len(data) - int(answer["errors"])
+        output, error = (part.decode("utf-8", "replace") for part in (data[:cut], data[cut:]))
+        return Ran(output, error, int(answer["returncode"]), bool(answer["timed_out"]), bool(answer["truncated"]))
+
+    def activate(self, window: Window) -> None:
+        """Brings a window to the front, as a click on the panel does."""
+        self._ask("window", {"id": window.id, "what": "activate"})
+
+    def close_window(self, window: Window) -> None:
+        """Asks a window to close; it may ask back."""
+        self._ask("window", {"id": window.id, "what": "close"})
 
     def bash(self, command: str, timeout: float = 30.0, *, restart: bool = False) -> Terminal:
         """Runs a command in the desktop's one shell; `timeout` in seconds."""

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from components.sandbox.x11.guest import eye, files, wire
+from components.sandbox.x11.guest import commands, eye, files, wire
 from components.sandbox.x11.guest.cells import Cells
 from components.sandbox.x11.guest.identity import TRUSTED, two_users, users_rights
 from components.sandbox.x11.guest.processes import freeze_all, kill_all, thaw
@@ -145,6 +145,11 @@ class Agent:
         self._windows.wait(there, float(args["limit"]))
         return found, b""
 
+    def do_window(self, args: dict[str, Any], blob: bytes) -> Answer:
+        """Asks the window manager to `activate` or `close` the window `id`."""
+        self._windows.ask(int(args["id"]), str(args["what"]))
+        return {}, b""
+
     # -- programs ------------------------------------------------------------------------------------------------
 
     def do_launch(self, args: dict[str, Any], blob: bytes) -> Answer:
@@ -153,6 +158,12 @@ class Agent:
             [str(word) for word in args["argv"]], self._stack.env, user=True, cwd=args.get("cwd") or self._home
         )
         return {"pid": process.pid}, b""
+
+    def do_run(self, args: dict[str, Any], blob: bytes) -> Answer:
+        """Runs `argv` to its end in a process of its own: see `commands.run`."""
+        where = os.path.join(self._home, str(args.get("cwd") or ""))
+        words = [str(word) for word in args["argv"]]
+        return commands.run(words, self._stack.env, where, float(args["timeout"]), int(args["limit"]))
 
     def do_bash(self, args: dict[str, Any], blob: bytes) -> Answer:
         if args.get("restart"):

@@ -18,17 +18,23 @@ _DOUBLE_CLICK = 850
 """Two single clicks at one place that are nearer than this would be taken for a double click; the second is held back.
 The profile says 800: a double click is one on a busy machine too, and people and models are rarely quicker."""
 
-_LEFT, _MIDDLE, _RIGHT, _UP, _DOWN = 1, 2, 3, 4, 5
+_LEFT, _MIDDLE, _RIGHT, _UP, _DOWN, _TO_LEFT, _TO_RIGHT = 1, 2, 3, 4, 5, 6, 7
+_BUTTONS = {"left": _LEFT, "middle": _MIDDLE, "right": _RIGHT}
 _SCROLL_PIXELS = 100
 """Pixels a notch of the wheel stands for."""
 _MAX_NOTCHES = 100
+_MAX_CLICKS = 10
 
 Action = dict[str, Any]
 Point = tuple[int, int]
 
 
 class Inputs:
-    """Carries out the actions of the `computer_use` tool, except `wait` and `terminate`, which press nothing."""
+    """Carries out the actions of the `computer_use` tool, except `wait` and `terminate`, which press nothing.
+
+    Beyond them what other protocols (OSWorld's) ask for: any number of `click`s of any `button`, a `drag` with any
+    button, `hscroll`, and `key_down`, `key_up`, `button_down`, `button_up`, which hold until they are let go.
+    """
 
     def __init__(
         self,
@@ -77,9 +83,32 @@ class Inputs:
             self._drag(self._point(action.get("start")), at)
         elif name == "scroll":
             self._scroll(at, int(action["pixels"]))
-        else:
+        elif not self._act_beyond(name, action, at):
             raise ValueError(f"there is no action {name!r}")
         self._display.sync()
+
+    def _act_beyond(self, name: str, action: Action, at: Point | None) -> bool:
+        """An action that the `computer_use` tool does not have; False for one that nobody has."""
+        button = _button(action)
+        if name == "click":
+            self._click(at, button, times=max(1, min(int(action.get("times", 1)), _MAX_CLICKS)))
+        elif name == "drag" and at is not None:
+            self._drag(self._point(action.get("start")), at, button)
+        elif name == "hscroll":
+            self._scroll(at, int(action["pixels"]), _TO_RIGHT, _TO_LEFT)
+        elif name in ("button_down", "button_up"):
+            if at is not None:
+                self._move(at)
+            self._fake(X.ButtonPress if name == "button_down" else X.ButtonRelease, button, _HOLD)
+            self._clicked = None
+        elif name in ("key_down", "key_up"):
+            keysyms = [keysym_of_key(str(key)) for key in action["keys"]]
+            self._keyboard.provide(keysyms)
+            for keysym in keysyms:
+                self._fake(X.KeyPress if name == "key_down" else X.KeyRelease, self._keyboard.key(keysym)[0], _HOLD)
+        else:
+            return False
+        return True
 
     def release_all(self) -> None:
         """Lets go of every key and button, whatever happened before."""
@@ -112,9 +141,11 @@ class Inputs:
             self._move(at)
         first = self._apart(at or self.pointer()) if button == _LEFT else 0
         for number in range(times):
-            if number:
+            if number and times == 2:
                 self._display.sync()
                 self._handled()
+            # Three and more are left to the server's clock alone: on a busy machine the looks between them take so long
+            # that the last counts as a click of its own.
             self._fake(X.ButtonPress, button, _GAP if number else max(first, 1))
             self._fake(X.ButtonRelease, button, _HOLD)
         if button == _LEFT:
@@ -127,21 +158,21 @@ class Inputs:
             return 0
         return max(0, _DOUBLE_CLICK - int((self._clock() - self._clicked[1]) * 1000))
 
-    def _drag(self, start: Point | None, end: Point) -> None:
+    def _drag(self, start: Point | None, end: Point, button: int = _LEFT) -> None:
         if start is not None:
             self._move(start)
         x, y = start or self.pointer()
-        self._fake(X.ButtonPress, _LEFT, max(self._apart((x, y)), _HOLD))
+        self._fake(X.ButtonPress, button, max(self._apart((x, y)), _HOLD))
         for step in range(1, _DRAG_STEPS + 1):
             at = x + (end[0] - x) * step // _DRAG_STEPS, y + (end[1] - y) * step // _DRAG_STEPS
             self._move(at, _DRAG_STEP)
-        self._fake(X.ButtonRelease, _LEFT, _DRAG_END)
+        self._fake(X.ButtonRelease, button, _DRAG_END)
         self._clicked = None
 
-    def _scroll(self, at: Point | None, pixels: int) -> None:
+    def _scroll(self, at: Point | None, pixels: int, positive: int = _UP, negative: int = _DOWN) -> None:
         if at is not None:
             self._move(at)
-        button = _UP if pixels > 0 else _DOWN
+        button = positive if pixels > 0 else negative
         notches = min(max(1, round(abs(pixels) / _SCROLL_PIXELS)), _MAX_NOTCHES) if pixels else 0
         for _ in range(notches):
             self._fake(X.ButtonPress, button, _KEY_GAP)
@@ -191,3 +222,11 @@ class Inputs:
         self._fake(X.KeyRelease, keycode, _KEY_HOLD)
         if shifted:
             self._fake(X.KeyRelease, self._shift(), _KEY_GAP)
+
+
+def _button(action: Action) -> int:
+    """Raises ValueError for a name that is no button."""
+    name = str(action.get("button", "left"))
+    if name not in _BUTTONS:
+        raise ValueError(f"there is no button {name!r}")
+    return _BUTTONS[name]

@@ -11,6 +11,7 @@ from typing import Any
 from Xlib import X
 from Xlib.display import Display
 from Xlib.error import XError
+from Xlib.protocol.event import ClientMessage
 
 _MAX_WINDOWS = 1024
 _TITLE_WORDS = 64
@@ -37,6 +38,18 @@ class Windows:
             with suppress(XError):  # it closed while we looked
                 found.append(self._describe(int(number), current))
         return found
+
+    def ask(self, number: int, what: str) -> None:
+        """`what`: activate or close. The window manager decides; raises ValueError for another wish."""
+        messages = {"activate": ("_NET_ACTIVE_WINDOW", [2, X.CurrentTime, 0, 0, 0]),
+                    "close": ("_NET_CLOSE_WINDOW", [X.CurrentTime, 2, 0, 0, 0])}  # fmt: skip
+        if what not in messages:
+            raise ValueError(f"a window cannot be asked to {what!r}")
+        name, data = messages[what]
+        window = self._display.create_resource_object("window", number)
+        event = ClientMessage(window=window, client_type=self._display.intern_atom(name), data=(32, data))
+        self._root.send_event(event, event_mask=X.SubstructureRedirectMask | X.SubstructureNotifyMask)
+        self._display.sync()
 
     def manager_is_up(self) -> bool:
         return bool(self._property(self._root, "_NET_SUPPORTING_WM_CHECK"))
