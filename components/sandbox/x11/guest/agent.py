@@ -63,6 +63,7 @@ class Agent:
         self._terminal = Terminal(home, env["XDG_RUNTIME_DIR"], self._stack.env, int(settings["output_chars"]))
         self._cells = Cells(home, self._stack.env, int(settings["output_chars"]))
         self._frozen: list[int] = []
+        self._passing: list[socket.socket] = []
         if not self._windows.wait(self._windows.manager_is_up, _MANAGER_SECONDS):
             raise StartError(f"the window manager was not up in {_MANAGER_SECONDS:g} s")
         self._stack.start_desktop()
@@ -141,6 +142,34 @@ class Agent:
         self._windows.wait(there, float(args["limit"]))
         return found, b""
 
+    # -- the network of the sandbox ------------------------------------------------------------------------------
+
+    def do_listen(self, args: dict[str, Any], blob: bytes) -> Answer:
+        """A socket that listens on `port` of the sandbox's own loopback goes to the host, with the answer.
+
+        A socket belongs to the network it was made in: the host answers on it from outside, no process in here
+        forwards, and nothing that runs in here can take it away.
+        """
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("127.0.0.1", int(args["port"])))
+            listener.listen(64)
+        except BaseException:
+            listener.close()
+            raise
+        self._passing.append(listener)
+        return {"port": listener.getsockname()[1]}, b""
+
+    def reply(self, sock: socket.socket, answer: dict[str, Any], blob: bytes) -> None:
+        """Sends an answer with the sockets that belong to it, and closes our copies of them."""
+        passing, self._passing = self._passing, []
+        try:
+            wire.send(sock, answer, blob, [one.fileno() for one in passing])
+        finally:
+            for one in passing:
+                one.close()
+
     # -- programs ------------------------------------------------------------------------------------------------
 
     def do_launch(self, args: dict[str, Any], blob: bytes) -> Answer:
@@ -213,7 +242,7 @@ def main(argv: list[str]) -> int:
         while True:
             request, blob = wire.receive(sock)
             answer, data = _answer(agent, request, blob)
-            wire.send(sock, answer, data)
+            agent.reply(sock, answer, data)
     return 0
 
 
