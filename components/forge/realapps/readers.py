@@ -154,9 +154,8 @@ def _xcf(data: bytes) -> Facts:
 
 
 def grid(image: Any) -> list[list[int]]:
-    """Mean colours (red, green, blue, alpha) of GRID x GRID parts, row by row. Colours count by their alpha."""
-    small = image.convert("RGBA").convert("RGBa").resize((GRID, GRID), 4).convert("RGBA")
-    data = small.tobytes()
+    """Mean colours of GRID x GRID parts, row by row: red, green and blue times alpha, and alpha."""
+    data = image.convert("RGBA").convert("RGBa").resize((GRID, GRID), 4).tobytes()
     return [list(data[i : i + 4]) for i in range(0, len(data), 4)]
 
 
