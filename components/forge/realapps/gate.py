@@ -4,7 +4,8 @@
 
 The cases are those of `components.forge.gate`: nothing done and claimed at once must fail, the oracle must pass by every
 route, twice, with equal verdicts; the authored near miss and the plan of another value must fail. Every played case has a
-sandbox of its own. A line of FILE is a task's verdict; tasks whose line is there already are not tried again.
+sandbox of its own. One that is played in the terminal alone is played in the scene without its windows: no such plan looks
+at the screen, and the start of the applications would be most of its time. A line of FILE is a task's verdict; tasks whose line is there already are not tried again.
 """
 
 from __future__ import annotations
@@ -108,9 +109,14 @@ def refuse(task: Task, desktop: X11Desktop) -> str:
 
 def run_plan(task: Task, desktop: X11Desktop, plan: Plan, route: tuple[Channel, ...] | None = None) -> Verdict:
     """The verdict after `plan` in the scene of `task`, by `route` or the first one that the plan offers."""
-    desktop.reset(task)
-    play(desktop, plan, route or routes(plan)[0])
+    chosen = route or routes(plan)[0]
+    desktop.reset(_without_windows(task) if chosen == ("terminal",) else task)
+    play(desktop, plan, chosen)
     return desktop.grade()
+
+
+def _without_windows(task: Task) -> Task:
+    return task.model_copy(update={"setup": tuple(step for step in task.setup if step.preparer != "open")})
 
 
 def _fast(plan: Plan) -> tuple[Channel, ...]:

@@ -15,7 +15,7 @@ from components.forge.realapps.preparers import made_by
 from components.forge.realapps.workflows import WORKFLOWS
 from components.forge.workflows.base import Workflow
 
-COUNTS: dict[Split, int] = {"train": 2, "heldout": 1, "heldout_skills": 2}
+COUNTS: dict[Split, int] = {"train": 1, "heldout": 1, "heldout_skills": 2}
 """Tasks a workflow, by split; the default of `generate`."""
 
 _TOKEN = re.compile(r"[a-z]+")

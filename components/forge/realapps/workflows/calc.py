@@ -81,7 +81,7 @@ TOTAL = made(
 
 def _banner_sample(rng: Random, bank: Bank) -> Args:
     rows = [[bank.word(), bank.number(), bank.number()] for _ in range(3)]
-    return {"path": bank.word() + ".xlsx", "new": bank.word() + ".xlsx", "rows": rows, "left": "Sales", "right": "Stock"}
+    return {"path": bank.word() + ".xlsx", "new": bank.word() + ".xlsx", "rows": rows, "left": "Spring", "right": "Autumn"}
 
 
 def _banner(args: Args) -> Branches:

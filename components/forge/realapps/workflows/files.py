@@ -99,7 +99,8 @@ def _new(args: Args) -> Branches:
         plan=(
             both(
                 [["key", "ctrl", "n"], ["window", "Untitled"], ["type", text + "\n"], ["key", "ctrl", "s"],
-                 ["window", "Save As"], ["key", "ctrl", "a"], ["type", f"{path}\n"], ["saved", path]],
+                 ["window", "Save As"], ["key", "ctrl", "a"], ["type", path], ["key", "alt", "s"],
+                 ["saved", path], ["gone", "Save As"]],
                 f"echo '{text}' > {path}",
             ),
         ),

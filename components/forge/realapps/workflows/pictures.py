@@ -78,7 +78,7 @@ def _layers(args: Args) -> Branches:
         ["key", "alt", "l"], ["click", 270, 257], ["click", 576, 258],
         ["key", "shift", "o"], ["click", 430, 500], ["key", "delete"], ["key", "ctrl", "shift", "a"],
         ["key", "alt", "l"], ["click", 272, 364], ["window", "Scale Layer"],
-        ["key", "ctrl", "a"], ["type", f"{size[0]}\t"], ["key", "enter"], ["gone", "Scale Layer"],
+        ["key", "ctrl", "a"], ["type", f"{size[0]}\t"], ["click_in", "Scale Layer", 327, 242], ["gone", "Scale Layer"],
         ["key", "ctrl", "s"], ["window", "Save Image"], ["key", "ctrl", "a"], ["type", new + "\n"], ["saved", new],
         ["gone", "Save Image"],
     ]  # fmt: skip
