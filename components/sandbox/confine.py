@@ -138,8 +138,9 @@ def wrap(
     """Command line that runs `argv` in `home` under `confinement`.
 
     `guest` holds the harness's commands, in `guest/bin`, first in PATH. `site` is a site-packages directory for
-    the guest's python; with it comes the interpreter it belongs to where the system has
-    none, or always with `own_python`: for compiled packages, which other versions cannot load. Raises `SandboxError` when `home` is no directory.
+    the guest's python; with it comes the interpreter it belongs to where the system has none, or always with
+    `own_python`: for compiled packages, which other versions cannot load. Raises `SandboxError` when `home` is no
+    directory.
     """
     home = home.resolve()
     if not home.is_dir():

@@ -141,7 +141,7 @@ def _picture(
     evidence: Evidence, path: str, drawing: dict[str, Any], change: str = "", size: list[int] | None = None,
     form: str = "",
 ) -> Finding:  # fmt: skip
-    """The picture of the setup, changed: `change` is "", "mirror", "flip", "turn" (a quarter to the right) or "gray"."""
+    """The picture of the setup, changed: `change` is "", "mirror", "flip", "turn" (a quarter right) or "gray"."""
     facts = _facts(evidence, path)
     image = documents.draw(drawing["size"], drawing["background"], drawing["boxes"])
     image = _CHANGES[change](image)

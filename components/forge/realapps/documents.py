@@ -1,5 +1,5 @@
-"""Files that a setup puts into the home, from plain specifications. The same specification gives the same bytes, so that
-"unchanged" can be told after the episode without keeping a copy."""
+"""Files that a setup puts into the home, from plain specifications. The same specification gives the same bytes, so
+that "unchanged" can be told after the episode without keeping a copy."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from components.contracts.errors import VerifierError
 from components.contracts.task import Task
 from components.forge.realapps.preparers import Made, made_by
-from components.forge.realapps.reading import FILE_LIMIT, facts_of
 from components.forge.realapps.readers import KINDS, Facts
+from components.forge.realapps.reading import FILE_LIMIT, facts_of
 from components.sandbox.web.records import Tables, differences
 from components.sandbox.web.site import SiteRecord
 from components.sandbox.x11.channel import GuestError

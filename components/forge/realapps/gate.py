@@ -2,10 +2,11 @@
 
     python -m components.forge.realapps.gate --verdicts FILE [--workers N] [--seed N] [--only SKILL ...]
 
-The cases are those of `components.forge.gate`: nothing done and claimed at once must fail, the oracle must pass by every
-route, twice, with equal verdicts; the authored near miss and the plan of another value must fail. Every played case has a
-sandbox of its own. One that is played in the terminal alone is played in the scene without its windows: no such plan looks
-at the screen, and the start of the applications would be most of its time. A line of FILE is a task's verdict; tasks whose line is there already are not tried again.
+The cases are those of `components.forge.gate`: nothing done and claimed at once must fail, the oracle must pass by
+every route, twice, with equal verdicts; the authored near miss and the plan of another value must fail. Every played
+case has a sandbox of its own. One that is played in the terminal alone is played in the scene without its windows: no
+such plan looks at the screen, and the start of the applications would be most of its time. A line of FILE is a task's
+verdict; tasks whose line is there already are not tried again.
 """
 
 from __future__ import annotations
@@ -132,7 +133,9 @@ def _judge(case: str, verdict: Verdict, wanted: bool) -> str:
         return ""
     if not wanted:
         return f"{case}: passes and must not"
-    return f"{case}: fails and must not: " + "; ".join(f"{r.check}: {r.reason}" for r in verdict.results if not r.passed)
+    return f"{case}: fails and must not: " + "; ".join(
+        f"{r.check}: {r.reason}" for r in verdict.results if not r.passed
+    )
 
 
 # -- verdicts on disk ------------------------------------------------------------------------------------------------
@@ -170,7 +173,9 @@ def append_to(path: Path) -> Callable[[Gated], None]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Try every task over real applications in five cases.")
-    parser.add_argument("--verdicts", type=Path, required=True, help="file of verdicts; what is in it is not tried again")
+    parser.add_argument(
+        "--verdicts", type=Path, required=True, help="file of verdicts; what is in it is not tried again"
+    )
     parser.add_argument("--workers", type=int, default=1, help="desktops at once")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="*", default=[], help="skills to try (default: all)")
@@ -192,7 +197,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _summary(results: Sequence[Gated]) -> int:
     refused: list[Any] = [one for one in results if one.refused]
-    print(f"{len(results) - len(refused)} of {len(results)} tasks kept, {sum(one.seconds for one in results):.0f} s of desktops")
+    seconds = sum(one.seconds for one in results)
+    print(f"{len(results) - len(refused)} of {len(results)} tasks kept, {seconds:.0f} s of desktops")
     return 1 if refused else 0
 
 

@@ -60,7 +60,7 @@ def _some(made: Workflow, split: Split, seed: int, count: int) -> list[Task]:
 
 
 def guard(task: Task) -> None:
-    """Raises `TaskError` when what a task asks for holds a word of another split's bank, or its wording is another's."""
+    """Raises `TaskError` when what a task asks for holds a word of another split, or its wording is another's."""
     group = words.bank_split(task.split)
     derived = workflow_of(task).derived
     args = {key: value for key, value in task.spec["args"].items() if key not in derived}
@@ -68,7 +68,9 @@ def guard(task: Task) -> None:
     for other, bank in words.BANK.items():
         shared = sorted(used & set(bank)) if other != group else []
         if shared:
-            raise TaskError(f"{shared[0]!r} belongs to {other}", where=f"task {task.task_id}", remedy="fix the workflow")
+            raise TaskError(
+                f"{shared[0]!r} belongs to {other}", where=f"task {task.task_id}", remedy="fix the workflow"
+            )
     template = task.wording.partition(": ")[2]
     if template not in workflow_of(task).wordings.by_split[group]:
         raise TaskError("the wording belongs to another split", where=f"task {task.task_id}")

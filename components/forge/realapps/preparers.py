@@ -102,9 +102,7 @@ def made_by(setup: tuple[SetupStep, ...]) -> Made:
     for step in setup:
         maker = PREPARERS.get(step.preparer)
         if maker is None:
-            raise TaskError(
-                f"unknown preparer {step.preparer!r}", where="setup", remedy=f"one of {sorted(PREPARERS)}"
-            )
+            raise TaskError(f"unknown preparer {step.preparer!r}", where="setup", remedy=f"one of {sorted(PREPARERS)}")
         try:
             made = maker(**step.args)
         except (TypeError, ValueError, AttributeError, KeyError, IndexError) as error:

@@ -37,7 +37,9 @@ def facts_of(files: Sequence[tuple[str, bytes]]) -> list[Facts]:
         request = []
         for number, (kind, data) in enumerate(files):
             if kind not in readers.KINDS:
-                raise VerifierError(f"nothing here reads .{kind}", where="reading", remedy=f"one of {list(readers.KINDS)}")
+                raise VerifierError(
+                    f"nothing here reads .{kind}", where="reading", remedy=f"one of {list(readers.KINDS)}"
+                )
             (home / f"{number}.data").write_bytes(data)
             request.append({"file": f"{number}.data", "kind": kind})
         (home / "request.json").write_text(json.dumps(request))
@@ -45,14 +47,24 @@ def facts_of(files: Sequence[tuple[str, bytes]]) -> list[Facts]:
             source = Path(str(module.__file__))
             (home / source.name).write_bytes(source.read_bytes())
         launch = wrap(
-            ["python3", "-s", "readers.py"], home, limits=ShellLimits(), confinement=confinement, site=host_site(),
+            ["python3", "-s", "readers.py"],
+            home,
+            limits=ShellLimits(),
+            confinement=confinement,
+            site=host_site(),
             own_python=True,
-        )  # fmt: skip
+        )
         with launch.arguments() as (argv, fds), tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as said:
             process = subprocess.Popen(
-                argv, env=launch.env, cwd=launch.cwd, pass_fds=fds, stdin=subprocess.DEVNULL, stdout=answer, stderr=said,
+                argv,
+                env=launch.env,
+                cwd=launch.cwd,
+                pass_fds=fds,
+                stdin=subprocess.DEVNULL,
+                stdout=answer,
+                stderr=said,
                 start_new_session=True,
-            )  # fmt: skip
+            )
             try:
                 code = process.wait(SECONDS)
             except subprocess.TimeoutExpired:

@@ -34,7 +34,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 
 
 def seed_bytes(rows: dict[str, Sequence[Sequence[Any]]]) -> bytes:
-    """The database that holds `rows` (table -> rows). Raises `TaskError` for unknown tables and rows that do not fit."""
+    """The database that holds `rows` (table -> rows). Raises `TaskError` for unknown tables and rows that don't fit."""
     unknown = sorted(set(rows) - set(COLUMNS))
     if unknown:
         raise TaskError(f"the shop has no table {unknown[0]!r}", where="shop", remedy=f"one of {sorted(COLUMNS)}")

@@ -57,7 +57,8 @@ class Shop:
             raise Refused(f"Only {product['stock']} of {product['name']} are in stock.", 409)
         with self._db:
             self._db.execute(
-                "INSERT INTO cart VALUES (?, ?) ON CONFLICT (product) DO UPDATE SET quantity = quantity + excluded.quantity",
+                "INSERT INTO cart VALUES (?, ?) "
+                "ON CONFLICT (product) DO UPDATE SET quantity = quantity + excluded.quantity",
                 (number, quantity),
             )
 

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 from components.forge.realapps.workflows.kit import (
-    Args, Bank, Branches, Random, check, made, noise, noise_steps, python, rest, step, term,
-)  # fmt: skip
+    Args,
+    Bank,
+    Branches,
+    Random,
+    check,
+    made,
+    noise,
+    noise_steps,
+    python,
+    rest,
+    step,
+    term,
+)
 from components.forge.realapps.workflows.pictures import convert, drawing
 from components.forge.realapps.workflows.writer import BODY, deck_sample, retitle
 
 
 def _text_sample(rng: Random, bank: Bank) -> Args:
-    return {"path": bank.word() + ".txt", "new": bank.word() + ".docx", "title": bank.word(),
-            "lines": [f"{bank.filler()} {bank.number()}" for _ in range(3)], "noise": noise(bank)}  # fmt: skip
+    return {
+        "path": bank.word() + ".txt",
+        "new": bank.word() + ".docx",
+        "title": bank.word(),
+        "lines": [f"{bank.filler()} {bank.number()}" for _ in range(3)],
+        "noise": noise(bank),
+    }
 
 
 def _text(args: Args) -> Branches:
@@ -23,23 +39,32 @@ def _text(args: Args) -> Branches:
     heading = {"text": args["title"], "style": "Heading 1"}
     return Branches(
         setup=(
-            step("text", path=path, text="\n".join(args["lines"]) + "\n"), *noise_steps(args),
+            step("text", path=path, text="\n".join(args["lines"]) + "\n"),
+            *noise_steps(args),
             step("open", app="editor", path=path),
         ),
         checks=(
-            check("paragraphs", path=new, paragraphs=[heading, *({"text": line, "style": BODY} for line in args["lines"])]),
+            check(
+                "paragraphs", path=new, paragraphs=[heading, *({"text": line, "style": BODY} for line in args["lines"])]
+            ),
             rest(new),
         ),
         plan=(term(python(code.format(f"document.add_heading({args['title']!r}, 1)\n"))),),
         shortcut=(term(python(code.format(f"document.add_paragraph({args['title']!r})\n"))),),
-    )  # fmt: skip
+    )
 
 
 TEXT_TO_WRITER = made(
     "text-to-writer",
-    (("make the document {new} from the text file {path}:", "turn the text file {path} into the document {new}:"), ("first a heading 1 that says {title},", "the heading 1 {title} on top,"), ("then its lines, each a paragraph",)),
-    _text_sample, _text, lambda rng, bank, args: {**args, "title": args["title"] + "s"},
-)  # fmt: skip
+    (
+        ("make the document {new} from the text file {path}:", "turn the text file {path} into the document {new}:"),
+        ("first a heading 1 that says {title},", "the heading 1 {title} on top,"),
+        ("then its lines, each a paragraph",),
+    ),
+    _text_sample,
+    _text,
+    lambda rng, bank, args: {**args, "title": args["title"] + "s"},
+)
 
 
 def _csv_sample(rng: Random, bank: Bank) -> Args:
@@ -54,7 +79,8 @@ def _csv(args: Args) -> Branches:
         return python(
             f"import csv, docx\nrows = list(csv.reader(open({path!r}))){rows}\ndocument = docx.Document()\n"
             "table = document.add_table(len(rows), len(rows[0]))\nfor row, line in enumerate(rows):\n"
-            f"    for column, text in enumerate(line):\n        table.cell(row, column).text = text\ndocument.save({new!r})"
+            "    for column, text in enumerate(line):\n        table.cell(row, column).text = text\n"
+            f"document.save({new!r})"
         )
 
     table = args["rows"] if args.get("header", True) else args["rows"][1:]
@@ -68,9 +94,14 @@ def _csv(args: Args) -> Branches:
 
 CSV_TO_TABLE = made(
     "csv-to-table",
-    (("put the sheet {path}, header and all,", "put all rows of {path} with their header"), ("as a table into the new document {new}", "into a table in a new document {new}")),
-    _csv_sample, _csv, lambda rng, bank, args: {**args, "header": False},
-)  # fmt: skip
+    (
+        ("put the sheet {path}, header and all,", "put all rows of {path} with their header"),
+        ("as a table into the new document {new}", "into a table in a new document {new}"),
+    ),
+    _csv_sample,
+    _csv,
+    lambda rng, bank, args: {**args, "header": False},
+)
 
 
 def _titles(args: Args) -> Branches:
@@ -87,10 +118,14 @@ def _titles(args: Args) -> Branches:
 
 DECK_TO_TEXT = made(
     "deck-to-text",
-    (("write the titles of all slides of {path}", "list the title of every slide of {path}"), ("into the text file {new}, one a line", "in a new text file {new}, each on its line")),
-    lambda rng, bank: {**deck_sample(rng, bank), "new": bank.word() + ".txt"}, _titles,
+    (
+        ("write the titles of all slides of {path}", "list the title of every slide of {path}"),
+        ("into the text file {new}, one a line", "in a new text file {new}, each on its line"),
+    ),
+    lambda rng, bank: {**deck_sample(rng, bank), "new": bank.word() + ".txt"},
+    _titles,
     lambda rng, bank, args: {**args, "slides": [args["slides"][0], *args["slides"][:0:-1]]},
-)  # fmt: skip
+)
 
 
 def _deck_file(args: Args) -> Branches:
@@ -108,17 +143,28 @@ def _deck_file(args: Args) -> Branches:
 
 DECK_AND_FILE = made(
     "deck-and-file",
-    (("change the title of the first slide of {path} to {title}", "give the first slide of {path} the title {title}"), ("and rename the file to {new}", "then rename the file to {new}")),
-    lambda rng, bank: {**deck_sample(rng, bank), "title": bank.word(), "new": bank.word() + ".pptx"}, _deck_file,
+    (
+        (
+            "change the title of the first slide of {path} to {title}",
+            "give the first slide of {path} the title {title}",
+        ),
+        ("and rename the file to {new}", "then rename the file to {new}"),
+    ),
+    lambda rng, bank: {**deck_sample(rng, bank), "title": bank.word(), "new": bank.word() + ".pptx"},
+    _deck_file,
     lambda rng, bank, args: {**args, "title": args["title"] + "s"},
-)  # fmt: skip
+)
 
 
 def _picture_sample(rng: Random, bank: Bank) -> Args:
     return {
-        "path": bank.word() + ".png", "new": bank.word() + ".png", "folder": bank.word(), "noise": noise(bank),
-        "drawing": drawing(rng, rng.choice(([250, 250, 250], [90, 90, 160]))), "change": "mirror",
-    }  # fmt: skip
+        "path": bank.word() + ".png",
+        "new": bank.word() + ".png",
+        "folder": bank.word(),
+        "noise": noise(bank),
+        "drawing": drawing(rng, rng.choice(([250, 250, 250], [90, 90, 160]))),
+        "change": "mirror",
+    }
 
 
 def _picture(args: Args) -> Branches:
@@ -129,17 +175,25 @@ def _picture(args: Args) -> Branches:
         setup=(step("picture", path=path, **args["drawing"]), step("folder", path=args["folder"]), *noise_steps(args)),
         checks=(
             check("picture", path=new, drawing=args["drawing"], change=args["change"], form="PNG"),
-            check("same_as_start", path=target, source=path), check("absent", path=path), rest(path, new, target),
+            check("same_as_start", path=target, source=path),
+            check("absent", path=path),
+            rest(path, new, target),
         ),
         plan=(export, move),
         shortcut=(export,),
-    )  # fmt: skip
+    )
 
 
 PICTURE_AND_FILE = made(
     "picture-and-file",
-    (("mirror {path} so that left and right change places,", "swap left and right of the picture {path},"), ("export the result as {new},",), ("and move the original into the folder {folder}", "then put {path} into {folder}")),
-    _picture_sample, _picture, lambda rng, bank, args: {**args, "change": "flip"},
-)  # fmt: skip
+    (
+        ("mirror {path} so that left and right change places,", "swap left and right of the picture {path},"),
+        ("export the result as {new},",),
+        ("and move the original into the folder {folder}", "then put {path} into {folder}"),
+    ),
+    _picture_sample,
+    _picture,
+    lambda rng, bank, args: {**args, "change": "flip"},
+)
 
 WORKFLOWS = (TEXT_TO_WRITER, CSV_TO_TABLE, DECK_TO_TEXT, DECK_AND_FILE, PICTURE_AND_FILE)

@@ -13,9 +13,31 @@ from components.forge.workflows.base import Args, Bank, Branches, Stage, Wording
 Moves = list[list[Any]]
 
 __all__ = [
-    "Args", "Bank", "Branches", "Check", "Moves", "Random", "SetupStep", "Stage", "Workflow", "both", "check", "goto",
-    "hand", "keys", "made", "noise", "noise_steps", "office", "python", "rest", "save", "step", "term", "visits",
-]  # fmt: skip
+    "Args",
+    "Bank",
+    "Branches",
+    "Check",
+    "Moves",
+    "Random",
+    "SetupStep",
+    "Stage",
+    "Workflow",
+    "both",
+    "check",
+    "goto",
+    "hand",
+    "keys",
+    "made",
+    "noise",
+    "noise_steps",
+    "office",
+    "python",
+    "rest",
+    "save",
+    "step",
+    "term",
+    "visits",
+]
 
 
 def made(
@@ -54,15 +76,15 @@ def python(code: str) -> str:
 
 
 def office(code: str) -> str:
-    """A command that runs `code` with `desktop`, LibreOffice without a window; `load(path)` opens, `store(doc)` saves."""
+    """A command that runs `code` with `desktop`, a LibreOffice without a window; `load(path)` opens a document."""
     return python(_OFFICE + code + "\ntry:\n    desktop.terminate()\nexcept Exception:\n    pass\nserver.wait(60)")
 
 
 _OFFICE = """
 import subprocess, time, uno
 from com.sun.star.beans import PropertyValue
-server = subprocess.Popen(["soffice", "--headless", "--norestore", "--nologo", "-env:UserInstallation=file:" + "///tmp/office",
-                           "--accept=pipe,name=batch;urp;"])
+server = subprocess.Popen(["soffice", "--headless", "--norestore", "--nologo",
+                           "-env:UserInstallation=file:" + "///tmp/office", "--accept=pipe,name=batch;urp;"])
 here = uno.getComponentContext()
 find = here.ServiceManager.createInstanceWithContext("com.sun.star.bridge.UnoUrlResolver", here)
 for _ in range(600):
@@ -73,7 +95,8 @@ for _ in range(600):
         time.sleep(0.1)
 desktop = there.ServiceManager.createInstanceWithContext("com.sun.star.frame.Desktop", there)
 def load(path):
-    return desktop.loadComponentFromURL("file:" + "///home/user/" + path, "_blank", 0, (PropertyValue(Name="Hidden", Value=True),))
+    hidden = (PropertyValue(Name="Hidden", Value=True),)
+    return desktop.loadComponentFromURL("file:" + "///home/user/" + path, "_blank", 0, hidden)
 """
 
 

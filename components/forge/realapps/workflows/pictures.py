@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 from components.forge.realapps.workflows.kit import (
-    Args, Bank, Branches, Moves, Random, SetupStep, both, check, made, noise, noise_steps, python, rest, step, term,
-)  # fmt: skip
+    Args,
+    Bank,
+    Branches,
+    Moves,
+    Random,
+    SetupStep,
+    both,
+    check,
+    made,
+    noise,
+    noise_steps,
+    python,
+    rest,
+    step,
+    term,
+)
 
 TEAL = [0, 128, 128]
 SIZE = [400, 300]
@@ -29,15 +43,25 @@ def convert(path: str, new: str, code: str) -> str:
 
 def export(new: str) -> Moves:
     """GIMP: File > Export As under a new name, with the settings that are offered."""
-    return [["key", "ctrl", "shift", "e"], ["window", "Export Image"], ["key", "ctrl", "a"], ["type", new + "\n"],
-            ["window", "Export Image as"], ["key", "enter"], ["saved", new], ["gone", "Export Image"]]  # fmt: skip
+    return [
+        ["key", "ctrl", "shift", "e"],
+        ["window", "Export Image"],
+        ["key", "ctrl", "a"],
+        ["type", new + "\n"],
+        ["window", "Export Image as"],
+        ["key", "enter"],
+        ["saved", new],
+        ["gone", "Export Image"],
+    ]
 
 
 def _sample(rng: Random, bank: Bank) -> Args:
     return {
-        "path": bank.word() + ".png", "new": bank.word() + ".png", "noise": noise(bank),
+        "path": bank.word() + ".png",
+        "new": bank.word() + ".png",
+        "noise": noise(bank),
         "drawing": drawing(rng, rng.choice(([250, 250, 250], [30, 60, 40], [90, 90, 160]))),
-    }  # fmt: skip
+    }
 
 
 AXES = {"left and right": "mirror", "top and bottom": "flip"}
@@ -59,29 +83,53 @@ def _mirror(args: Args) -> Branches:
 
 MIRROR = made(
     "gimp-mirror",
-    (("swap {axis} of the picture {path}", "flip the picture {path} so that {axis} change places"), ("and export it as {new}", "and export the result under the name {new}")),
-    lambda rng, bank: {**_sample(rng, bank), "axis": rng.choice(tuple(AXES))}, _mirror,
+    (
+        ("swap {axis} of the picture {path}", "flip the picture {path} so that {axis} change places"),
+        ("and export it as {new}", "and export the result under the name {new}"),
+    ),
+    lambda rng, bank: {**_sample(rng, bank), "axis": rng.choice(tuple(AXES))},
+    _mirror,
     lambda rng, bank, args: {**args, "axis": next(a for a in AXES if a != args["axis"])},
-)  # fmt: skip
+)
 
 
 def _layers_sample(rng: Random, bank: Bank) -> Args:
     width = rng.choice((200, 240, 280, 320))
-    return {"path": bank.word() + ".png", "new": bank.word() + ".xcf", "noise": noise(bank), "drawing": drawing(rng, TEAL),
-            "width": width, "height": width * 3 // 4}  # fmt: skip
+    return {
+        "path": bank.word() + ".png",
+        "new": bank.word() + ".xcf",
+        "noise": noise(bank),
+        "drawing": drawing(rng, TEAL),
+        "width": width,
+        "height": width * 3 // 4,
+    }
 
 
 def _layers(args: Args) -> Branches:
     """The published demonstration: alpha, the solid teal background cleared, the layer scaled, saved with layers."""
     path, new, size = args["path"], args["new"], [args["width"], args["height"]]
     moves: Moves = [
-        ["key", "alt", "l"], ["click", 270, 257], ["click", 576, 258],
-        ["key", "shift", "o"], ["click", 430, 500], ["key", "delete"], ["key", "ctrl", "shift", "a"],
-        ["key", "alt", "l"], ["click", 272, 364], ["window", "Scale Layer"],
-        ["key", "ctrl", "a"], ["type", f"{size[0]}\t"], ["click_in", "Scale Layer", 327, 242], ["gone", "Scale Layer"],
-        ["key", "ctrl", "s"], ["window", "Save Image"], ["key", "ctrl", "a"], ["type", new + "\n"], ["saved", new],
+        ["key", "alt", "l"],
+        ["click", 270, 257],
+        ["click", 576, 258],
+        ["key", "shift", "o"],
+        ["click", 430, 500],
+        ["key", "delete"],
+        ["key", "ctrl", "shift", "a"],
+        ["key", "alt", "l"],
+        ["click", 272, 364],
+        ["window", "Scale Layer"],
+        ["key", "ctrl", "a"],
+        ["type", f"{size[0]}\t"],
+        ["click_in", "Scale Layer", 327, 242],
+        ["gone", "Scale Layer"],
+        ["key", "ctrl", "s"],
+        ["window", "Save Image"],
+        ["key", "ctrl", "a"],
+        ["type", new + "\n"],
+        ["saved", new],
         ["gone", "Save Image"],
-    ]  # fmt: skip
+    ]
     clear = (
         "(gimp-layer-add-alpha layer) (gimp-context-set-sample-threshold-int 0) "
         "(gimp-image-select-color image CHANNEL-OP-REPLACE layer '(0 128 128)) (gimp-edit-clear layer) "
@@ -94,16 +142,19 @@ def _layers(args: Args) -> Branches:
             f"(layer (car (gimp-image-get-active-layer image)))) {change}"
             f'(gimp-xcf-save 0 image layer "{new}" "{new}"))'
         )
-        return f"gimp -i -d -f -s -b '{script.replace(chr(39), chr(39) + chr(92) + chr(39) + chr(39))}' -b '(gimp-quit 0)'"
+        return (
+            f"gimp -i -d -f -s -b '{script.replace(chr(39), chr(39) + chr(92) + chr(39) + chr(39))}' -b '(gimp-quit 0)'"
+        )
 
     return Branches(
         setup=setup(args, opened=True),
         checks=(
-            check("layers", path=new, layers=[{"size": size, "alpha": True, "drawing": args["drawing"]}]), rest(new),
+            check("layers", path=new, layers=[{"size": size, "alpha": True, "drawing": args["drawing"]}]),
+            rest(new),
         ),
         plan=(both(moves, batch(f"{clear}(gimp-layer-scale layer {size[0]} {size[1]} FALSE) ")),),
         shortcut=(term(batch(clear)),),
-    )  # fmt: skip
+    )
 
 
 LAYERS = made(
@@ -113,9 +164,11 @@ LAYERS = made(
         ("clear its solid teal background, scale the layer to {width} x {height} pixels",),
         ("and save it with layers as {new}", "and save the layered file as {new}"),
     ),
-    _layers_sample, _layers, lambda rng, bank, args: {**args, "width": args["width"] + 40, "height": args["height"] + 30},
+    _layers_sample,
+    _layers,
+    lambda rng, bank, args: {**args, "width": args["width"] + 40, "height": args["height"] + 30},
     max_steps=60,
-)  # fmt: skip
+)
 
 
 def _scale(args: Args) -> Branches:
@@ -130,10 +183,15 @@ def _scale(args: Args) -> Branches:
 
 SCALE = made(
     "gimp-scale",
-    (("scale the picture {path}", "resize all of the picture {path}"), ("to {width} x {height} pixels", "to a width of {width} and a height of {height} pixels"), ("and export it as {new}",)),
-    lambda rng, bank: {**_sample(rng, bank), "width": rng.choice((200, 240)), "height": rng.choice((120, 150))}, _scale,
+    (
+        ("scale the picture {path}", "resize all of the picture {path}"),
+        ("to {width} x {height} pixels", "to a width of {width} and a height of {height} pixels"),
+        ("and export it as {new}",),
+    ),
+    lambda rng, bank: {**_sample(rng, bank), "width": rng.choice((200, 240)), "height": rng.choice((120, 150))},
+    _scale,
     lambda rng, bank, args: {**args, "width": args["width"] + 40},
-)  # fmt: skip
+)
 
 
 def _gray(args: Args) -> Branches:
@@ -148,9 +206,13 @@ def _gray(args: Args) -> Branches:
 
 GRAY = made(
     "gimp-gray",
-    (("export {path} without colours", "make a grayscale copy of {path}"), ("as the JPEG {new}", "and export it as {new}")),
-    lambda rng, bank: {**(args := _sample(rng, bank)), "new": args["new"].replace(".png", ".jpg")}, _gray,
+    (
+        ("export {path} without colours", "make a grayscale copy of {path}"),
+        ("as the JPEG {new}", "and export it as {new}"),
+    ),
+    lambda rng, bank: {**(args := _sample(rng, bank)), "new": args["new"].replace(".png", ".jpg")},
+    _gray,
     lambda rng, bank, args: {**args, "new": "x" + args["new"]},
-)  # fmt: skip
+)
 
 WORKFLOWS = (MIRROR, LAYERS, SCALE, GRAY)

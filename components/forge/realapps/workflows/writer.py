@@ -5,9 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from components.forge.realapps.workflows.kit import (
-    Args, Bank, Branches, Random, SetupStep, both, check, hand, keys, made, noise, noise_steps, office, python, rest,
-    save, step, term,
-)  # fmt: skip
+    Args,
+    Bank,
+    Branches,
+    Random,
+    SetupStep,
+    both,
+    check,
+    hand,
+    keys,
+    made,
+    noise,
+    noise_steps,
+    office,
+    python,
+    rest,
+    save,
+    step,
+    term,
+)
 
 BODY = "Normal"
 
@@ -24,7 +40,9 @@ def _setup(args: Args, opened: bool = True) -> tuple[SetupStep, ...]:
 
 def _edit(args: Args, code: str) -> str:
     path = args["path"]
-    return python(f"import docx\ndocument = docx.Document({path!r})\nlines = document.paragraphs\n{code}\ndocument.save({path!r})")
+    return python(
+        f"import docx\ndocument = docx.Document({path!r})\nlines = document.paragraphs\n{code}\ndocument.save({path!r})"
+    )
 
 
 def _paragraphs(lines: list[str], **special: dict[str, Any]) -> list[dict[str, Any]]:
@@ -52,10 +70,14 @@ def _heading(args: Args) -> Branches:
 
 HEADING = made(
     "writer-heading",
-    (("give line {number} of {path} the style heading 1", "make line {number} of {path} a heading of level 1"), ("and save", "and save the document")),
-    lambda rng, bank: {**_sample(rng, bank), "number": rng.choice((1, 2, 3))}, _heading,
+    (
+        ("give line {number} of {path} the style heading 1", "make line {number} of {path} a heading of level 1"),
+        ("and save", "and save the document"),
+    ),
+    lambda rng, bank: {**_sample(rng, bank), "number": rng.choice((1, 2, 3))},
+    _heading,
     lambda rng, bank, args: {**args, "number": args["number"] % 3 + 1},
-)  # fmt: skip
+)
 
 
 def _append(args: Args) -> Branches:
@@ -75,10 +97,14 @@ def _append(args: Args) -> Branches:
 
 APPEND = made(
     "writer-append",
-    (("add the paragraph {text} at the end of {path}", "write {text} as a new last paragraph of {path}"), ("and save", "and save the document")),
-    lambda rng, bank: {**_sample(rng, bank), "text": bank.word()}, _append,
+    (
+        ("add the paragraph {text} at the end of {path}", "write {text} as a new last paragraph of {path}"),
+        ("and save", "and save the document"),
+    ),
+    lambda rng, bank: {**_sample(rng, bank), "text": bank.word()},
+    _append,
     lambda rng, bank, args: {**args, "text": bank.filler() + "s"},
-)  # fmt: skip
+)
 
 
 def _bold(args: Args) -> Branches:
@@ -92,7 +118,13 @@ def _bold(args: Args) -> Branches:
         ),
         plan=(
             both(
-                [["key", "ctrl", "home"], *keys("down", at), ["key", "shift", "end"], ["key", "ctrl", "b"], *save(path)],
+                [
+                    ["key", "ctrl", "home"],
+                    *keys("down", at),
+                    ["key", "shift", "end"],
+                    ["key", "ctrl", "b"],
+                    *save(path),
+                ],
                 _edit(args, code.format(at)),
             ),
         ),
@@ -102,10 +134,14 @@ def _bold(args: Args) -> Branches:
 
 BOLD = made(
     "writer-bold",
-    (("make line {number} of {path} bold", "set all of line {number} of {path} in bold"), ("and save", "and save the document")),
-    lambda rng, bank: {**_sample(rng, bank), "number": rng.choice((1, 2, 3))}, _bold,
+    (
+        ("make line {number} of {path} bold", "set all of line {number} of {path} in bold"),
+        ("and save", "and save the document"),
+    ),
+    lambda rng, bank: {**_sample(rng, bank), "number": rng.choice((1, 2, 3))},
+    _bold,
     lambda rng, bank, args: {**args, "number": args["number"] % 3 + 1},
-)  # fmt: skip
+)
 
 
 def _replace_sample(rng: Random, bank: Bank) -> Args:
@@ -131,8 +167,10 @@ def _replace(args: Args) -> Branches:
 REPLACE = made(
     "writer-replace",
     (("replace {old} by {new}", "change every {old} to {new}"), ("everywhere in {path}", "in all of {path}")),
-    _replace_sample, _replace, lambda rng, bank, args: {**args, "new": args["new"] + "s"},
-)  # fmt: skip
+    _replace_sample,
+    _replace,
+    lambda rng, bank, args: {**args, "new": args["new"] + "s"},
+)
 
 
 def _draft(args: Args) -> Branches:
@@ -148,11 +186,15 @@ def _draft(args: Args) -> Branches:
 
 DRAFT = made(
     "writer-draft",
-    (("the document on the screen lacks a last line:", "one line is missing at the end of the open document:"), ("add {text} below the others", "write {text} on a line of its own"),
-     ("and leave it open, it will be saved for you",)),
-    lambda rng, bank: {**_sample(rng, bank), "text": bank.word()}, _draft,
+    (
+        ("the document on the screen lacks a last line:", "one line is missing at the end of the open document:"),
+        ("add {text} below the others", "write {text} on a line of its own"),
+        ("and leave it open, it will be saved for you",),
+    ),
+    lambda rng, bank: {**_sample(rng, bank), "text": bank.word()},
+    _draft,
     lambda rng, bank, args: {**args, "text": bank.filler() + "s"},
-)  # fmt: skip
+)
 
 
 # -- Impress --------------------------------------------------------------------------------------------------------
@@ -180,25 +222,36 @@ def _delete(args: Args) -> Branches:
     left = [slide for number, slide in enumerate(args["slides"]) if number != at]
     code = (
         f"document = load({path!r})\npages = document.DrawPages\npages.remove(pages.getByIndex({at}))\n"
-        "document.storeToURL(document.URL, (PropertyValue(Name='FilterName', Value='Impress MS PowerPoint 2007 XML'),))\n"
+        "form = PropertyValue(Name='FilterName', Value='Impress MS PowerPoint 2007 XML')\n"
+        "document.storeToURL(document.URL, (form,))\n"
         "document.close(True)"
     )
     return Branches(
-        setup=(step("deck", path=path, slides=args["slides"]), *noise_steps(args), step("open", app="office", path=path)),
+        setup=(
+            step("deck", path=path, slides=args["slides"]),
+            *noise_steps(args),
+            step("open", app="office", path=path),
+        ),
         checks=(check("slides", path=path, slides=left), rest(path)),
         plan=(
-            both([["click", 65, 210], ["key", "home"], *keys("down", at), ["key", "delete"], *save(path)], office(code)),
+            both(
+                [["click", 65, 210], ["key", "home"], *keys("down", at), ["key", "delete"], *save(path)], office(code)
+            ),
         ),
         shortcut=(term(retitle(path, args["slides"][at]["title"], "")),),
-    )  # fmt: skip
+    )
 
 
 DELETE = made(
     "impress-delete",
-    (("delete slide {number} of {path}", "remove slide number {number} from {path}"), ("and save", "and save the deck")),
-    lambda rng, bank: {**deck_sample(rng, bank), "number": rng.choice((1, 2, 3))}, _delete,
+    (
+        ("delete slide {number} of {path}", "remove slide number {number} from {path}"),
+        ("and save", "and save the deck"),
+    ),
+    lambda rng, bank: {**deck_sample(rng, bank), "number": rng.choice((1, 2, 3))},
+    _delete,
     lambda rng, bank, args: {**args, "number": args["number"] % 3 + 1},
-)  # fmt: skip
+)
 
 
 def _title(args: Args) -> Branches:
@@ -216,9 +269,13 @@ def _title(args: Args) -> Branches:
 
 TITLE = made(
     "impress-title",
-    (("change the title of slide {number} of {path} to {new}", "give slide {number} of {path} the title {new}"), ("", "and nothing else")),
-    lambda rng, bank: {**deck_sample(rng, bank), "number": rng.choice((1, 2, 3)), "new": bank.word()}, _title,
+    (
+        ("change the title of slide {number} of {path} to {new}", "give slide {number} of {path} the title {new}"),
+        ("", "and nothing else"),
+    ),
+    lambda rng, bank: {**deck_sample(rng, bank), "number": rng.choice((1, 2, 3)), "new": bank.word()},
+    _title,
     lambda rng, bank, args: {**args, "new": args["new"] + "s"},
-)  # fmt: skip
+)
 
 WORKFLOWS = (HEADING, APPEND, BOLD, REPLACE, DRAFT, DELETE, TITLE)
