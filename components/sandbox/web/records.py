@@ -27,7 +27,7 @@ def tables(database: bytes) -> Tables:
                 table: [dict(row) for row in opened.execute(f"SELECT {', '.join(columns)} FROM {table} ORDER BY 1, 2")]
                 for table, columns in COLUMNS.items()
             }
-    except (sqlite3.Error, OverflowError, TypeError) as error:
+    except (sqlite3.Error, OverflowError, TypeError, MemoryError) as error:
         raise VerifierError(f"the site's database cannot be read: {error}", where="shop") from error
 
 
@@ -50,6 +50,7 @@ def differences(record: SiteRecord) -> Tables:
 
 
 def missing_visits(record: SiteRecord, wanted: list[str]) -> list[str]:
-    """Patterns (regular expressions over `METHOD path`, whole) that no visit fits."""
+    """Patterns (regular expressions over `METHOD path`, whole) that no visit fits. Raises `re.error` for a bad one."""
     lines = [f"{visit.method} {visit.path}" for visit in record.visits]
-    return [pattern for pattern in wanted if not any(re.fullmatch(pattern, line) for line in lines)]
+    patterns = [re.compile(pattern) for pattern in wanted]
+    return [one.pattern for one in patterns if not any(one.fullmatch(line) for line in lines)]

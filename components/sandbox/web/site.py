@@ -68,7 +68,7 @@ class Site:
                 self._database.deserialize(seed)
                 self._database.execute(f"PRAGMA max_page_count = {_MOST_PAGES}")
                 self._database.execute("SELECT count(*) FROM products").fetchone()
-            except sqlite3.Error as error:
+            except (sqlite3.Error, MemoryError) as error:  # SQLite has no memory for a database of no bytes
                 raise SandboxError(f"the site's seed is no database: {error}", where="shop") from error
         self.check_ready()
 
