@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -33,7 +33,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 """Tables and their columns, in the order of the schema."""
 
 
-def seed_bytes(rows: dict[str, Sequence[Sequence[Any]]]) -> bytes:
+def seed_bytes(rows: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
     """The database that holds `rows` (table -> rows). Raises `TaskError` for unknown tables and rows that don't fit."""
     unknown = sorted(set(rows) - set(COLUMNS))
     if unknown:
