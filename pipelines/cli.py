@@ -9,6 +9,8 @@ import typer
 from pipelines.cli_frame import AsJson, NoTracking, Profile, Sets, Unconfined, Wait, guarded
 from pipelines.data_cli import REPRODUCE_CODES, data, reproduce
 from pipelines.desktop_cli import ACT_CODES, act, desktop
+from pipelines.desktop_serve import EPILOG, serve
+from pipelines.osworld_cli import osworld
 
 EXIT_CODES = """Exit codes: 0 done (or nothing to do); 1 internal error; 2 bad parameters or usage; 3 sandbox; 4 data;
 5 checkpoint; 6 the run could not start or a stage failed; 7 the spend cap is reached; 130 stopped by the user."""
@@ -69,7 +71,9 @@ def run(
 
 app.command(epilog=REPRODUCE_CODES)(reproduce)
 app.add_typer(data, name="data", epilog=EXIT_CODES)
+desktop.command("serve", epilog=EPILOG)(serve)
 app.add_typer(desktop, name="desktop", epilog=EXIT_CODES)
+app.add_typer(osworld, name="osworld", epilog=EXIT_CODES)
 app.command(epilog=ACT_CODES)(act)
 
 

@@ -16,7 +16,11 @@ GET /status and /metrics (with the token) tell how it goes. Exit codes: 0 stoppe
 
 _SETUPS = {
     "minidesk": {"prepare": "components.forge.preparers:prepare", "grade": "components.forge.verifier:grade"},
-}
+    "x11": {
+        "prepare": "components.forge.realapps.scene:prepare", "finish": "components.forge.realapps.scene:finish",
+        "grade": "components.forge.realapps.scene:grade",
+    },
+}  # fmt: skip
 """Setup and verifier of each backend, unless others are named. The slots import them, not this process."""
 
 _Host = Annotated[

@@ -134,17 +134,19 @@ def wrap(
     guest: Path | None = None,
     site: Path | None = None,
     extra: Sequence[tuple[Path, str]] = (),
+    own_python: bool = False,
 ) -> Launch:
     """Command line that runs `argv` in `home` under `confinement`.
 
     `guest` holds the harness's commands, in `guest/bin`, first in PATH. `site` is a site-packages directory for
-    the guest's python; with it comes the interpreter it belongs to. `extra`: (folder, place below /opt) shown
+    the guest's python; with it comes the interpreter it belongs to where the system has none, or always with
+    `own_python`: for compiled packages, which other versions cannot load. `extra`: (folder, place below /opt) shown
     read-only too. Raises `SandboxError` when `home` is no directory.
     """
     home = home.resolve()
     if not home.is_dir():
         raise SandboxError("the home directory does not exist", where=str(home), remedy="create it before the session")
-    python = host_python() if site else None
+    python = Path(sys.base_prefix).resolve() if own_python else host_python() if site else None
     binds = [
         (path, inside)
         for path, inside in ((guest, INSIDE_GUEST), (site, INSIDE_SITE), (python, INSIDE_PYTHON), *extra)

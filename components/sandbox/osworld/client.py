@@ -201,5 +201,3 @@ def _message(response: httpx.Response) -> str:
 
 def _name(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".rstrip(": ")
-
-

@@ -54,9 +54,7 @@ class OsworldX11(X11Desktop):
     """A slot of ours. `score` is the last grade's, in [0, 1]; None before it or when the check broke."""
 
     def __init__(self, driver: Driver, sources: Sources, judge: Judge | None = None, **options: Any) -> None:
-        super().__init__(
-            driver, prepare=self._set_up, finish=self._before_grading, grade=self._grade_frozen, **options
-        )
+        super().__init__(driver, prepare=self._set_up, finish=self._before_grading, grade=self._grade_frozen, **options)
         self._sources, self._judge = sources, judge
         self._evaluation: Evaluation | None = None
         self._ending: Ending = "steps"

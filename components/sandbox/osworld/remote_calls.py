@@ -39,9 +39,7 @@ def pyautogui_code(call: ComputerUse) -> str:
 def _typing(text: str) -> list[str]:
     """pyautogui types `>` for `<` on X11 keyboards, so that one is pressed as a chord."""
     parts = re.split(r"(<)", text.replace("\r\n", "\n").replace("\r", "\n"))
-    return [
-        "pyautogui.hotkey('shift', ',')" if part == "<" else f"pyautogui.write({part!r})" for part in parts if part
-    ]
+    return ["pyautogui.hotkey('shift', ',')" if part == "<" else f"pyautogui.write({part!r})" for part in parts if part]
 
 
 def bash_script(call: BashCall) -> str:
@@ -52,7 +50,7 @@ def bash_script(call: BashCall) -> str:
     lines = [f"rm -f {_STATE}"] if call.restart else []
     lines += [
         f"[ -f {_STATE} ] && . {_STATE}",
-        f"trap '__status=$?; {{ export -p; printf \"cd %q\\n\" \"$PWD\"; }} > {_STATE}; exit $__status' EXIT",
+        f'trap \'__status=$?; {{ export -p; printf "cd %q\\n" "$PWD"; }} > {_STATE}; exit $__status\' EXIT',
         call.command,
     ]
     return "\n".join(lines) + "\n"

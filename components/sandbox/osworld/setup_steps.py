@@ -157,5 +157,3 @@ def _reached(done: Executed, until: dict[str, Any]) -> bool:
         or ("stdout" in until and str(until["stdout"]) in done.output)
         or ("stderr" in until and str(until["stderr"]) in done.error)
     )
-
-

@@ -51,16 +51,22 @@ class Channel:
             raise SandboxError(f"the desktop did not start: {self._broken}", where=WHERE, remedy="run .ci/x11")
 
     def call(
-        self, call: str, args: dict[str, Any] | None = None, blob: bytes = b"", *, seconds: float = 10.0
+        self,
+        call: str,
+        args: dict[str, Any] | None = None,
+        blob: bytes = b"",
+        *,
+        seconds: float = 10.0,
+        fds: list[int] | None = None,
     ) -> tuple[Any, bytes]:
-        """(answer, blob). `seconds`: what the call itself may take.
+        """(answer, blob). `seconds`: what the call itself may take. `fds` gets the descriptors the answer came with.
 
         Raises `GuestError` when the agent refuses it, `SandboxError` when the agent is gone or does not answer.
         """
         with self._lock:
             self._number += 1
             request = {"id": self._number, "call": call, "args": args or {}}
-            message, data = self._exchange(request, blob, seconds + _GRACE, call)
+            message, data = self._exchange(request, blob, seconds + _GRACE, call, fds)
             if message.get("id") != self._number:
                 self._fail("the agent's answers are out of step")
         error = message.get("error")
@@ -75,14 +81,14 @@ class Channel:
         self._sock.close()
 
     def _exchange(
-        self, message: dict[str, Any], blob: bytes, seconds: float, call: str
+        self, message: dict[str, Any], blob: bytes, seconds: float, call: str, fds: list[int] | None = None
     ) -> tuple[dict[str, Any], bytes]:
         if self._broken:
             raise SandboxError(self._broken, where=WHERE, remedy="reset the desktop")
         try:
             self._sock.settimeout(seconds)
             wire.send(self._sock, message, blob)
-            return wire.receive(self._sock, time.monotonic() + seconds)
+            return wire.receive(self._sock, time.monotonic() + seconds, fds)
         except wire.Closed as error:
             self._fail(f"the guest agent is gone ({error}) in `{call}`", error)
         except TimeoutError as error:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from components.contracts.calls import ComputerUse
+from components.contracts.errors import SandboxError
+from components.sandbox.x11 import starts
 from components.sandbox.x11.channel import Channel
 
 ACTION_QUIET, LAUNCH_QUIET = 0.2, 0.4
@@ -150,10 +153,14 @@ class GuestCalls:
         return int(self._ask("launch", {"argv": list(argv), "cwd": cwd})["pid"])
 
     def open(self, argv: Sequence[str], text: str, *, limit: float = LAUNCH_LIMIT) -> Window | None:
-        """Starts an application, waits for its window (see `await_window`) and for a settled screen."""
-        self.launch(argv)
-        window = self.await_window(text, limit=limit)
-        self.settle(LAUNCH_QUIET, limit)
+        """Starts an application, waits for its window (see `await_window`) and for a settled screen.
+
+        Starts take turns (`starts.py`); the wait for one's turn is not part of `limit` (seconds).
+        """
+        with starts.turn():
+            self.launch(argv)
+            window = self.await_window(text, limit=limit)
+            self.settle(LAUNCH_QUIET, limit)
         return window
 
     def run(self, argv: Sequence[str], timeout: float = 30.0, *, cwd: str = "", limit: int = RUN_LIMIT) -> Ran:
@@ -207,6 +214,17 @@ class GuestCalls:
 
     def thaw(self) -> None:
         self._ask("thaw")
+
+    def listen(self, port: int) -> socket.socket:
+        """A socket that listens on `port` of the desktop's own loopback, to be answered from out here.
+
+        Raises `SandboxError` where the agent is not on this machine: descriptors do not travel over a network.
+        """
+        fds: list[int] = []
+        self._channel.call("listen", {"port": port}, fds=fds)
+        if len(fds) != 1:
+            raise SandboxError("the agent's socket did not arrive", where="x11", remedy="use a driver of this machine")
+        return socket.socket(fileno=fds[0])
 
     def _ask(self, call: str, args: dict[str, Any] | None = None, *, seconds: float = 10.0) -> Any:
         return self._channel.call(call, args, seconds=seconds)[0]

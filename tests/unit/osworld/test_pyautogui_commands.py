@@ -95,7 +95,7 @@ def test_any_text_is_read_or_refused_and_never_run(text: str) -> None:
     [
         (["python", "-c", "import pyautogui; pyautogui.click()"], True),
         (["/usr/bin/python3.11", "-c", "import pyautogui"], True),
-        ('python3 -c "import pyautogui; pyautogui.press(\'a\')"', True),
+        ("python3 -c \"import pyautogui; pyautogui.press('a')\"", True),
         (["python", "-c", "print('hello')"], False),
         (["python", "click.py", "pyautogui"], False),
         (["echo", "pyautogui"], False),

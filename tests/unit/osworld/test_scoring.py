@@ -152,7 +152,7 @@ def test_a_file_made_to_fill_the_memory_is_no_success_and_the_next_task_is_judge
         for entry in source.infolist():
             if entry.filename != "xl/worksheets/sheet1.xml":
                 target.writestr(entry.filename, source.read(entry))
-        row = b"<row>" + b"<c t=\"inlineStr\"><is><t>" + b"a" * 1000 + b"</t></is></c>" * 1 + b"</row>"
+        row = b"<row>" + b'<c t="inlineStr"><is><t>' + b"a" * 1000 + b"</t></is></c>" * 1 + b"</row>"
         with target.open("xl/worksheets/sheet1.xml", "w", force_zip64=True) as part:
             part.write(b'<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData>')
             for _ in range(200):

@@ -18,7 +18,8 @@ AGENT = "/opt/guest"
 PATH = "/usr/local/bin:/usr/bin:/bin"
 
 _COMPONENTS = Path(__file__).resolve().parents[3]
-_PROFILE = Path(__file__).resolve().parents[1] / "profile"
+_X11 = Path(__file__).resolve().parents[1]
+_PROFILE, _ETC = _X11 / "profile", _X11 / "etc"
 _EMPTY_PACKAGES = ("", "sandbox", "sandbox/shell", "sandbox/x11")
 _START = (
     f"import sys; sys.path.insert(0, {AGENT!r}); "
@@ -29,11 +30,12 @@ ETC = {
     "passwd": "root:x:0:0:root:/root:/usr/sbin/nologin\nuser:x:1000:1000:user:/home/user:/bin/bash\n"
     "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
     "group": "root:x:0:\nuser:x:1000:\nnogroup:x:65534:\n",
-    "hosts": "127.0.0.1 localhost desk\n",
+    "hosts": "127.0.0.1 localhost desk shop.local\n",
     "machine-id": "0123456789abcdef0123456789abcdef\n",
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+    **{path.relative_to(_ETC).as_posix(): path.read_text() for path in sorted(_ETC.rglob("*")) if path.is_file()},
 }
-"""Made up, so that nothing of the host shows."""
+"""Made up, so that nothing of the host shows. `x11/etc` holds the longer ones: Chromium's flags and policy."""
 
 HOST_ETC = (
     "alternatives", "chromium.d", "fonts", "gimp", "gtk-2.0", "gtk-3.0", "ld.so.cache", "ld.so.conf", "ld.so.conf.d",

@@ -71,7 +71,8 @@ class Runc:
             files = given.file(layout.archive())
             # runc hands on what stands at 3 and above, so the three are put there by a shell.
             argv = [*joining(group), "/bin/bash", "-c", _PLACE, "sh", str(given.theirs.fileno()), str(files),
-                    str(given.their_eye.fileno()), *command(bundle, "run", "--preserve-fds", "3", "--bundle", str(bundle), bundle.name)]  # fmt: skip
+                    str(given.their_eye.fileno()),
+                    *command(bundle, "run", "--preserve-fds", "3", "--bundle", str(bundle), bundle.name)]  # fmt: skip
             process = given.start(self.name, argv, {"PATH": layout.PATH + ":/usr/sbin:/sbin"})
             return LocalSandbox(self.name, process, given, slot, group, screen, lambda: delete(bundle), grace=_GRACE)
 

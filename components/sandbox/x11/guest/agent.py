@@ -67,6 +67,7 @@ class Agent:
         self._terminal = Terminal(home, private, self._stack.env, int(settings["output_chars"]))
         self._cells = Cells(home, self._stack.env, int(settings["output_chars"]))
         self._frozen: list[int] = []
+        self._passing: list[socket.socket] = []
         if not self._windows.wait(self._windows.manager_is_up, _MANAGER_SECONDS):
             raise StartError(f"the window manager was not up in {_MANAGER_SECONDS:g} s")
         self._stack.start_desktop()
@@ -149,6 +150,34 @@ class Agent:
         """Asks the window manager to `activate` or `close` the window `id`."""
         self._windows.ask(int(args["id"]), str(args["what"]))
         return {}, b""
+
+    # -- the network of the sandbox ------------------------------------------------------------------------------
+
+    def do_listen(self, args: dict[str, Any], blob: bytes) -> Answer:
+        """A socket that listens on `port` of the sandbox's own loopback goes to the host, with the answer.
+
+        A socket belongs to the network it was made in: the host answers on it from outside, no process in here
+        forwards, and nothing that runs in here can take it away.
+        """
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("127.0.0.1", int(args["port"])))
+            listener.listen(64)
+        except BaseException:
+            listener.close()
+            raise
+        self._passing.append(listener)
+        return {"port": listener.getsockname()[1]}, b""
+
+    def reply(self, sock: socket.socket, answer: dict[str, Any], blob: bytes) -> None:
+        """Sends an answer with the sockets that belong to it, and closes our copies of them."""
+        passing, self._passing = self._passing, []
+        try:
+            wire.send(sock, answer, blob, [one.fileno() for one in passing])
+        finally:
+            for one in passing:
+                one.close()
 
     # -- programs ------------------------------------------------------------------------------------------------
 
@@ -237,7 +266,7 @@ def main(argv: list[str]) -> int:
             request, blob = wire.receive(sock)
             answer, data = _answer(agent, request, blob)
             try:
-                wire.send(sock, answer, data)
+                agent.reply(sock, answer, data)
             except ValueError as error:  # more than a message holds: refused, as the call would have been
                 refusal = {"kind": "agent", "message": str(error)}
                 wire.send(sock, {"id": answer.get("id"), "error": refusal})

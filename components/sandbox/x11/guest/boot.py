@@ -1,8 +1,8 @@
 """First process of a container: unpacks what the host gives, then keeps the agent, as root of the container.
 
 Its text is given to the system's python, with three numbers: descriptors of the agent's socket, of a tar with
-everything that is no package, and of the socket to watch. It stays as process 1 and collects what has lost its parent: the table of processes
-would fill with the dead otherwise.
+everything that is no package, and of the socket for those who watch. It stays as process 1 and collects what has lost
+its parent: the table of processes would fill with the dead otherwise.
 """
 
 from __future__ import annotations
