@@ -2,6 +2,7 @@
 # make bench    figures with the machine's description  make clean   forget runs, outputs and caches
 # make env      the environment alone (.venv, from requirements/lock.txt)
 # make desktops the packages of real desktops (backend x11), where they may be installed
+# make test-desktops   these packages, then the tests of real desktops (skipped, with the reason, where there are none)
 #
 # Settings for `env` stand in .ci/env; ARGS goes to the command, e.g. make recipe ARGS="--profile smoke".
 SHELL := /bin/bash
@@ -14,7 +15,7 @@ export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 ARGS ?=
 
-.PHONY: recipe test test-full bench clean env lock desktops
+.PHONY: recipe test test-full test-desktops bench clean env lock desktops
 recipe: env
 	.venv/bin/cowork run $(ARGS)
 
@@ -22,7 +23,10 @@ test: env
 	.venv/bin/ruff check .
 	.venv/bin/mypy
 	.venv/bin/python -m pytest -m "not full" -n 2 --dist loadfile --ignore tests/x11 $(ARGS)
-	$(if $(ARGS),,.venv/bin/python -m pytest tests/x11)  # people at real desktops click in time: nothing beside them
+
+# One after the other, nothing beside them: people at real desktops click in time.
+test-desktops: env desktops
+	.venv/bin/python -m pytest -m "not full" tests/x11 $(ARGS)
 
 test-full: env
 	.venv/bin/python -m pytest $(ARGS)
