@@ -38,7 +38,7 @@ ETC = {
 """Made up, so that nothing of the host shows. `x11/etc` holds the longer ones: Chromium's flags and policy."""
 
 HOST_ETC = (
-    "alternatives", "chromium.d", "fonts", "gimp", "gtk-2.0", "gtk-3.0", "ld.so.cache", "ld.so.conf", "ld.so.conf.d",
+    "alternatives", "fonts", "gimp", "gtk-2.0", "gtk-3.0", "ld.so.cache", "ld.so.conf", "ld.so.conf.d",
     "libreoffice", "mailcap", "mime.types", "openbox", "python3", "python3.11", "ssl/certs", "X11/app-defaults",
     "X11/rgb.txt", "xdg",
 )  # fmt: skip
