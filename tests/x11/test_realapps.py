@@ -92,7 +92,9 @@ def test_a_document_that_is_right_on_the_screen_counts_when_it_is_saved_and_not_
     early = desktop.grade()
     assert not early.success and not early.error
     assert f"unsaved: {task.spec['args']['path']}" in reasons(early)
-    for move in moves[2:]:
+    desktop.reset(task)  # a look at the result ends an episode
+    hands = Hands(desktop)
+    for move in moves:
         hands.move(*move)
     assert passes(desktop.grade())
 

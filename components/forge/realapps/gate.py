@@ -91,6 +91,7 @@ def refuse(task: Task, desktop: X11Desktop) -> str:
     desktop.reset(task)
     if reason := _judge("noop", desktop.grade(), False):
         return reason
+    desktop.reset(_without_windows(task))  # a look at the result ends an episode
     desktop.act(ComputerUse(action="terminate", status="success"))
     if reason := _judge("claimed", desktop.grade(), False):
         return reason
