@@ -168,7 +168,7 @@ def test_pipelines_never_imports_torch_or_the_inside_of_training() -> None:
 
 
 COMMANDS = ("run", "rerun", "step", "plan", "status", "report", "doctor", "lineage", "reproduce", "data", "costs",
-            "desktop", "act")  # fmt: skip
+            "desktop", "act", "osworld")  # fmt: skip
 
 
 @pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])

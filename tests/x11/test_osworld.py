@@ -169,6 +169,7 @@ def test_a_broken_check_is_an_error_and_never_a_success() -> None:
 # -- the API ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full  # fails at times on a busy machine: clicks at two places within the time of a double click
 def test_pyautogui_commands_press_what_they_say(guest: HttpGuest, slot: Slot, clean: NativeGuest) -> None:
     guest.write_file("~/Desktop/page.txt", b"one two three\nfour five six\n")
     guest.open_file("~/Desktop/page.txt")

@@ -141,11 +141,9 @@ class Inputs:
             self._move(at)
         first = self._apart(at or self.pointer()) if button == _LEFT else 0
         for number in range(times):
-            if number and times == 2:
+            if number:
                 self._display.sync()
                 self._handled()
-            # Three and more are left to the server's clock alone: on a busy machine the looks between them take so long
-            # that the last counts as a click of its own.
             self._fake(X.ButtonPress, button, _GAP if number else max(first, 1))
             self._fake(X.ButtonRelease, button, _HOLD)
         if button == _LEFT:
