@@ -7,6 +7,8 @@ values, which those places look at, for all. A hook before the layer does it, so
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -36,16 +38,14 @@ class LastLayer:
         """Whether the hook knows this class: attention as in Qwen3, and nothing added behind the layers."""
         return bool(language_model.config.model_type == "qwen3_vl_text")
 
-    def only(self, places: torch.Tensor) -> LastLayer:
-        """`with last.only(places)`: within, the layer gives (B, S, hidden) for the (B, S) places of each sequence."""
+    @contextmanager
+    def only(self, places: torch.Tensor) -> Iterator[None]:
+        """Within, the layer gives (B, S, hidden) for the (B, S) places of each sequence."""
         self._places = places
-        return self
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        self._places = None
+        try:
+            yield
+        finally:
+            self._places = None
 
     def _narrow(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         places = self._places

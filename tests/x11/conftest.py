@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ from components.contracts.task import Task
 from components.sandbox.x11.desktop import X11Desktop
 from components.sandbox.x11.drivers.bwrap_host import BwrapHost
 from components.sandbox.x11.guest_calls import GuestCalls, Window
+from pipelines.waiting import wait_until
 
 HERE = __file__.rpartition("/")[0]
 
@@ -92,9 +92,4 @@ def shared() -> Iterator[Person]:
 
 def wait_for(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
     """Poll until the condition holds; False when it did not in time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
+    return wait_until(condition, seconds, 0.02)

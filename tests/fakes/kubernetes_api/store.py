@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -43,15 +43,7 @@ class Change:
 
 def merge(into: Any, patch: Any) -> Any:
     """A JSON merge patch (RFC 7386)."""
-    if not isinstance(patch, dict):
-        return copy.deepcopy(patch)
-    result = dict(into) if isinstance(into, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            result.pop(name, None)
-        else:
-            result[name] = merge(result.get(name), value)
-    return result
+    return _by_member(into, patch, merge)
 
 
 def strategic(into: Any, patch: Any) -> Any:
@@ -60,6 +52,11 @@ def strategic(into: Any, patch: Any) -> Any:
         order = [x["name"] for x in into] + [x["name"] for x in patch if x["name"] not in {y["name"] for y in into}]
         old, new = {x["name"]: x for x in into}, {x["name"]: x for x in patch}
         return [strategic(old.get(n), new[n]) if n in new else old[n] for n in order]
+    return _by_member(into, patch, strategic)
+
+
+def _by_member(into: Any, patch: Any, one: Callable[[Any, Any], Any]) -> Any:
+    """Members of an object as `one` patches them; null removes, and anything but an object takes the whole place."""
     if not isinstance(patch, dict):
         return copy.deepcopy(patch)
     result = dict(into) if isinstance(into, dict) else {}
@@ -67,7 +64,7 @@ def strategic(into: Any, patch: Any) -> Any:
         if value is None:
             result.pop(name, None)
         else:
-            result[name] = strategic(result.get(name), value)
+            result[name] = one(result.get(name), value)
     return result
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from components.sandbox.live.hub import Hub
 from components.sandbox.live.server import LiveServer
 from components.sandbox.live.slot import LiveSlot
 from pipelines.live_slots import free_task, open_slot
+from tests.loopback import serving
 
 
 @dataclass
@@ -110,14 +110,6 @@ def speaker(*answers: str | int) -> Iterator[Speaker]:
         def log_message(self, *_: Any) -> None:
             return None
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    told.base = f"http://127.0.0.1:{server.server_address[1]}/v1"
-    try:
+    with serving(Handler) as address:
+        told.base = f"{address}/v1"
         yield told
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

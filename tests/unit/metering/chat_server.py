@@ -7,8 +7,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.loopback import serving
 
 
 @dataclass
@@ -78,15 +80,9 @@ def provider(faults: list[int | str] | None = None) -> Iterator[Provider]:
         def log_message(self, *_: Any) -> None:
             return None
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    told.base = f"http://127.0.0.1:{server.server_address[1]}/v1"
-    try:
-        yield told
-    finally:
-        told.gate.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving(Handler) as address:
+        told.base = f"{address}/v1"
+        try:
+            yield told
+        finally:
+            told.gate.set()

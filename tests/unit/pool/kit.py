@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from components.sandbox.pool.backends import options_of
 from components.sandbox.pool.client import PooledDesktop
 from components.sandbox.pool.host import SlotHost
 from components.sandbox.pool.serve import build_host, listen, local_backend
+from pipelines.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 TOKEN = "test-token-0123456789abcdef"
@@ -71,12 +71,7 @@ def options() -> dict[str, Any]:
 
 def wait_for(condition: Callable[[], bool], seconds: float = 15.0) -> bool:
     """Look until the condition holds; False when it did not in time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
+    return wait_until(condition, seconds, 0.02)
 
 
 def descendants(pid: int) -> set[int]:

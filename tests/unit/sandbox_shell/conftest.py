@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from components.sandbox.confine import trial
 from components.sandbox.shell import GUEST_LIBRARY, Confinement, ShellLimits, ShellSession, detect
+from pipelines.waiting import wait_until
 
 Open = Callable[..., ShellSession]
 
@@ -53,12 +53,7 @@ def shell(open_session: Open) -> ShellSession:
 
 def wait_for(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
     """Poll until the condition holds; False when it did not in time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
+    return wait_until(condition, seconds, 0.02)
 
 
 def processes_with(mark: str) -> list[int]:
