@@ -32,12 +32,15 @@ _STEP_LIMIT = 24
 
 @dataclass(frozen=True)
 class StepItem:
-    """One step to be reproduced. `box` is where a pointer action has to land, None for the others."""
+    """One step to be reproduced. `boxes`: where a pointer action has to land, in one of them; empty for the others.
+
+    Several where the task leaves the order free: of two files to delete each is a right one to begin with.
+    """
 
     primitive: str
     messages: tuple[Message, ...]
     call: ComputerUse
-    box: Box | None
+    boxes: tuple[Box, ...]
     pointer: tuple[int, int] | None
     size: tuple[int, int]
 
@@ -102,19 +105,23 @@ def _episode_items(
             return
         if call.action in PRIMITIVES:
             messages = fold(system, task.instruction, [*turns, Turn(screenshot=seen.screen)], limits, special=special)
-            yield StepItem(call.action, tuple(messages), call, _box(step, seen), seen.pointer, desktop.size)
+            yield StepItem(call.action, tuple(messages), call, _boxes(step, seen), seen.pointer, desktop.size)
         response = render_response(step.intent["why"], step.action_line, "computer_use", arguments_of(call, space))
         turns.append(Turn(screenshot=seen.screen, response=response, action=step.action_line))
         teacher.record(call, desktop.act(call))
         seen = desktop.observe()
 
 
-def _box(step: TeacherStep, seen: Observation) -> Box | None:
+def _boxes(step: TeacherStep, seen: Observation) -> tuple[Box, ...]:
     call = step.call
     if not isinstance(call, ComputerUse) or call.coordinate is None or call.action == "scroll":
-        return None
+        return ()
+    return _box(call, step.intent["target"], seen), *(element.box for element in step.others)
+
+
+def _box(call: ComputerUse, target: list[str] | None, seen: Observation) -> Box:
+    assert call.coordinate is not None
     x, y = call.coordinate
-    target = step.intent["target"]
     if target is not None and not (call.action == "left_click_drag" and target[0] == "slider"):
         for element in reversed(seen.elements):
             x0, y0, x1, y1 = element.box
@@ -136,13 +143,13 @@ def judge_step(item: StepItem, text: str, model: Model, tools: Sequence[str]) ->
     arguments = call.text == expected.text and call.keys == expected.keys
     if item.primitive == "scroll":
         arguments = (call.pixels > 0) == (expected.pixels > 0) and call.pixels != 0
-    return StepScore(True, True, arguments, arguments and _inside(call.coordinate, item.box))
+    return StepScore(True, True, arguments, arguments and _inside(call.coordinate, item.boxes))
 
 
-def _inside(point: tuple[int, int] | None, box: Box | None) -> bool:
-    if box is None:
+def _inside(point: tuple[int, int] | None, boxes: Sequence[Box]) -> bool:
+    if not boxes:
         return True
-    return point is not None and box[0] <= point[0] < box[2] and box[1] <= point[1] < box[3]
+    return point is not None and any(x0 <= point[0] < x1 and y0 <= point[1] < y1 for x0, y0, x1, y1 in boxes)
 
 
 def run_single_steps(

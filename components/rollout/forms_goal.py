@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from components.contracts.desktop import Element
 from components.rollout.view import Move, View, click, escape, need_app, press, type_text
 
 Goal = Mapping[str, Any]
@@ -25,20 +27,28 @@ def fill_form(view: View, goal: Goal) -> Move | None:
         return move
     if any(value for label, value in window["values"].items() if label not in values):
         return _button(view, "reset", "a field is wrong")
-    for label in goal.get("order", window["values"]):
-        found = window["values"].get(label)
-        if label in values and found != values[label]:
-            return _fill(view, window["focus"] == label, label, found, values[label])
+    wrong = [label for label in goal.get("order", window["values"]) if label in values
+             and window["values"].get(label) != values[label]]  # fmt: skip
+    if wrong:
+        label = wrong[0]
+        found = _fill(view, window["focus"] == label, label, window["values"].get(label), values[label])
+        if found.target is None:
+            return found
+        others = (_input(view, other) for other in wrong[1:])
+        return replace(found, others=tuple(other for other in others if other is not None))
     return _button(view, "send", "the form is right") if goal.get("send", True) else None
 
 
+def _input(view: View, label: str) -> Element | None:
+    return next((found for kind in ("checkbox", "menu", "field") if (found := view.find(kind, label))), None)
+
+
 def _fill(view: View, focused: bool, label: str, found: Any, wanted: Any) -> Move:
-    for kind in ("checkbox", "menu"):
-        if (box := view.find(kind, label)) is not None:
-            return click(box, f"{label} is not {'on' if wanted is True else wanted}")
-    field = view.find("field", label)
+    field = _input(view, label)
     if field is None:
         return escape(view)
+    if field.kind != "field":
+        return click(field, f"{label} is not {'on' if wanted is True else wanted}")
     if not focused:
         return click(field, f"{label} is wrong" if found else f"{label} must be {wanted}")
     return press("delete", why=f"{label} is wrong") if found else type_text(wanted, f"{label} must be {wanted}")

@@ -8,6 +8,7 @@ again, redoes a step. Goals come from a task's plan (`spec["plan"]`), plain JSON
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from components.contracts.errors import TeacherError
@@ -68,8 +69,12 @@ def delete_all(view: View, goal: Goal) -> Move | None:
     if not left:
         return listing.home(view)
     begun = [f for f in left if view.overlay and listing.files(view)["selected"] == f]
-    shown = [f for f in left if view.find("row", f) is not None]
-    return _delete_one(view, (begun or shown or left)[0])
+    shown = [(f, row) for f in left if (row := view.find("row", f)) is not None]
+    file = begun[0] if begun else shown[0][0] if shown else left[0]
+    found = _delete_one(view, file)
+    if found is None or found.action != "right_click":
+        return found
+    return replace(found, others=tuple(row for f, row in shown if f != file))
 
 
 def move(view: View, goal: Goal) -> Move | None:

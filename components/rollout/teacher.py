@@ -14,7 +14,7 @@ current stage what to do from here, so it recovers from anything a perturbation 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Literal
 
@@ -59,6 +59,8 @@ class TeacherStep:
     call: DesktopCall
     action_line: str
     intent: dict[str, Any] = field(default_factory=dict)
+    others: tuple[Element, ...] = ()
+    """Elements on which the same action would be as right (`Move.others`): for a judge of single steps."""
 
 
 class Teacher:
@@ -205,7 +207,8 @@ class Teacher:
             if point is None:  # thinner than the grid: point at it exactly
                 point = (box[0] + box[2] - 1) // 2, (box[1] + box[3] - 1) // 2
         call = ComputerUse(action=move.action, coordinate=point, keys=move.keys, text=move.text, pixels=move.pixels)
-        return self._step(call, move.line, goal, "gui", move.why, target, check=check)
+        step = self._step(call, move.line, goal, "gui", move.why, target, check=check)
+        return replace(step, others=move.others)
 
     def _take_tree(self) -> bool:
         return "accessibility" in self.tools and self._rng.random() < self.style.accessibility

@@ -34,6 +34,8 @@ class Move:
     keys: tuple[str, ...] = ()
     text: str = ""
     pixels: int = 0
+    others: tuple[Element, ...] = ()
+    """What the same action on would be as right now: the order is free."""
 
 
 @dataclass(frozen=True)

@@ -152,15 +152,18 @@ class Policy:
         self.model.save_pretrained(path, safe_serialization=True)
         self.tokenizer.save_pretrained(path)
 
-    def freeze(self, parts: Iterable[Frozen]) -> None:
-        """Keep parts as they are: no gradients for them, and for the vision encoder none computed through it."""
+    def freeze(self, parts: Iterable[Frozen], coord_step: float) -> None:
+        """Keep parts as they are: no gradients for them, and for the vision encoder none computed through it.
+
+        Numbers that are multiples of `coord_step` may be a half of a point, so `names` leaves them free.
+        """
         for part in parts:
             if part == "vision":
                 self.vision_frozen = True
                 for weight in self.model.model.visual.parameters():
                     weight.requires_grad_(False)
             else:
-                self._freeze_rows(name_ids(self.tokenizer))
+                self._freeze_rows(name_ids(self.tokenizer, coord_step))
 
     def _freeze_rows(self, ids: Sequence[int]) -> None:
         """No gradient for these tokens' embeddings. The optimizer must not decay embeddings: a row would shrink."""
@@ -228,11 +231,17 @@ class Policy:
         return self.model.lm_head(hidden)
 
 
-def name_ids(tokenizer: PreTrainedTokenizerFast) -> list[int]:
-    """Ids of the words that tasks are about (`forge.words.BANK`), those that a tokenizer has as one token."""
+def name_ids(tokenizer: PreTrainedTokenizerFast, coord_step: float) -> list[int]:
+    """Ids of the words and numbers that tasks are about, those that a tokenizer has as one token.
+
+    Words of `forge.words.BANK` and two-digit numbers that no point is written with. Tasks of another split are about
+    other ones: whatever a stage did to the embeddings of those it saw, the others would not follow.
+    """
     from components.forge.words import BANK
 
-    encoded = [tokenizer(word, add_special_tokens=False).input_ids for group in BANK.values() for word in group]
+    words = [word for group in BANK.values() for word in group]
+    numbers = [str(number) for number in range(10, 100) if number % coord_step]
+    encoded = [tokenizer(word, add_special_tokens=False).input_ids for word in [*words, *numbers]]
     return sorted(ids[0] for ids in encoded if len(ids) == 1)
 
 

@@ -54,7 +54,7 @@ class RlLoop:
         self.tasks, self.factory = tasks, factory
         self.out, self.ctx, self.ranks, self.identity = out, ctx, ranks, identity
         self.policy = Policy.load(start)
-        self.policy.freeze(params.model.frozen)
+        self.policy.freeze(params.model.frozen, params.model.coord_step)
         self.client = MeteredClient(
             LocalClient(self.policy, params.model.max_new_tokens, seed=ctx.seed), ctx.events, POLICY_MODEL,
             parameters=self.policy.parameters(),

@@ -49,13 +49,17 @@ class SftInputs:
 
 
 def train_sft(
-    settings: Sft, inputs: SftInputs, out: Path, ctx: StepContext, *, frozen: Sequence[Frozen] = ()
-) -> dict[str, float]:
-    """Train one stage and write its checkpoint directory. Returns the last loss, steps, tokens and nominal FLOPs."""
+    settings: Sft, inputs: SftInputs, out: Path, ctx: StepContext, *, frozen: Sequence[Frozen] = (),
+    coord_step: float = 1,
+) -> dict[str, float]:  # fmt: skip
+    """Train one stage and write its checkpoint directory. Returns the last loss, steps, tokens and nominal FLOPs.
+
+    `frozen`, `coord_step`: see `Policy.freeze`.
+    """
     import torch
 
     identity = {
-        "params_digest": digest_value([settings.model_dump(mode="json"), sorted(frozen)]),
+        "params_digest": digest_value([settings.model_dump(mode="json"), sorted(frozen), coord_step]),
         "data_digest": inputs.digest(),
         "seed": ctx.seed,
         "ranks": ctx.workers,
@@ -63,7 +67,7 @@ def train_sft(
     torch.set_num_threads(1)
     # Read before the ranks are forked: they share these pages.
     policy = Policy.load(inputs.checkpoint)
-    policy.freeze(frozen)
+    policy.freeze(frozen, coord_step)
     corpora = _read_corpora(settings, inputs, Encoder(policy))
     plan = plan_steps(settings, ctx.seed, ctx.stage, corpora)
     features = {

@@ -13,4 +13,5 @@ def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: 
     """Read `checkpoint`, `corpus` (and replayed corpora), write `checkpoint`. `ctx.stage` picks the section."""
     settings = getattr(params, ctx.stage.replace("-", "_"))
     sources = SftInputs(inputs["checkpoint"], inputs["corpus"], inputs.get("grounding"), inputs.get("gui"))
-    return train_sft(settings, sources, outputs["checkpoint"], ctx, frozen=params.model.frozen)
+    model = params.model
+    return train_sft(settings, sources, outputs["checkpoint"], ctx, frozen=model.frozen, coord_step=model.coord_step)

@@ -83,7 +83,7 @@ def tidy(slot: Slot) -> None:
     calls.run(["/bin/sh", "-c", "rm -rf ~/Desktop ~/keep.txt ~/.config/chromium /tmp/.terminal; mkdir ~/Desktop"])
     if calls.windows():
         calls.kill_apps()
-        assert wait_for(lambda: not calls.windows())
+        assert wait_for(lambda: not calls.windows()), calls.windows()
 
 
 # -- the tasks --------------------------------------------------------------------------------------------------------

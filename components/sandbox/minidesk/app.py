@@ -168,10 +168,9 @@ def moved_path(path: Parts, old: Parts, new: Parts) -> Parts:
 
 
 def drop_down(canvas: Canvas, x: int, y: int, label: str, value: str) -> Element:
-    """A closed drop-down: a button with the current option and a small arrow behind it."""
+    """A closed drop-down: a button with the current option and a small arrow behind it, which is a part of it."""
     shown = value or "-"
-    button = canvas.button(x, y, shown, kind="menu")
-    x1 = button.box[2]
+    x0, y0, x1, y1 = canvas.button(x, y, shown, kind="menu").box
     for line in range(4):
         canvas.rect((x1 + 2 + line, y + 8 + line, x1 + 10 - line, y + 9 + line), canvas.theme.ink)
-    return Element("menu", label.lower(), button.box, value)
+    return Element("menu", label.lower(), (x0, y0, x1 + 12, y1), value)

@@ -8,6 +8,7 @@ import pytest
 from components.contracts.calls import ComputerUse
 from components.contracts.folding import images
 from components.contracts.response import render_response
+from components.contracts.rng import stream
 from components.evaluation.single_step import PRIMITIVES, StepItem, StepScore, collect_items, judge_step
 from components.harness.spec import default_spec
 from tests.unit.training.kit import hybrid, params
@@ -22,7 +23,8 @@ def say(action: str, tool: str = "computer_use", **arguments: Any) -> str:
 
 
 def item(action: str, box: tuple[int, int, int, int] | None = (100, 80, 140, 112), **fields: Any) -> StepItem:
-    return StepItem(action, (), ComputerUse(action=action, **fields), box, (10, 10), SIZE)  # type: ignore[arg-type]
+    boxes = () if box is None else (box,)
+    return StepItem(action, (), ComputerUse(action=action, **fields), boxes, (10, 10), SIZE)  # type: ignore[arg-type]
 
 
 CLICK = item("left_click", coordinate=(120, 96))
@@ -92,3 +94,33 @@ def test_items_come_from_the_teachers_own_steps_with_even_primitives(tmp_path: A
         assert judge_step(step, text, MODEL, hybrid().tools).joint, step.call
         assert 1 <= len(images(step.messages)) <= context.screenshots
         assert step.messages[-1].role == "user"
+
+
+def test_where_the_order_is_free_every_right_beginning_counts(tmp_path: Any) -> None:
+    """Any of the files to delete, any of the inputs still to be filled; never another one."""
+    from components.forge.generate import generate
+    from components.rollout.slots import slots
+    from components.rollout.teacher import Teacher
+
+    tasks = generate(3, {"heldout": 100}, lambda batch: [""] * len(batch)).tasks
+    found: dict[str, list[set[str]]] = {"delete-logs": [], "form-texts": []}
+    for task in [task for task in tasks if task.skill in found]:
+        with slots(tmp_path, default_spec("gui"))() as desktop:
+            seen = desktop.reset(task)
+            teacher = Teacher(task, "gui", stream(0, "t"))
+            for _ in range(3):
+                step = teacher.next(seen, desktop.state())
+                if step.others:
+                    target = step.intent["target"][1]
+                    labels = {e.label for e in step.others}
+                    assert target not in labels and {e.kind for e in step.others} <= {"row", "field"}
+                    named = task.spec["plan"][0]["gui"].get("files") or task.spec["plan"][0]["gui"]["values"]
+                    assert labels <= set(named)
+                    found[task.skill].append(labels)
+                desktop.act(step.call)
+                teacher.record(step.call, None)  # type: ignore[arg-type]
+                seen = desktop.observe()
+    assert all(found.values())
+    both = replace(CLICK, boxes=((0, 0, 10, 10), *CLICK.boxes))
+    assert judge_step(both, say("left_click", coordinate=RIGHT), MODEL, ("computer_use",)).joint
+    assert not judge_step(both, say("left_click", coordinate=[500, 425]), MODEL, ("computer_use",)).joint

@@ -122,7 +122,7 @@ def test_single_step_shares_are_over_all_items() -> None:
         ("key", StepScore(True, True, True, True)), ("key", StepScore(True, True, False, False)),
         ("scroll", StepScore(True, False, False, False)), ("scroll", StepScore(False, False, False, False)),
     ]  # fmt: skip
-    items = [StepItem(name, (), None, None, None, (288, 224)) for name, _ in rows]  # type: ignore[arg-type]
+    items = [StepItem(name, (), None, (), None, (288, 224)) for name, _ in rows]  # type: ignore[arg-type]
     part = single_step_part(items, [score for _, score in rows])
     assert [part[name] for name in ("syntax", "action", "arguments", "hit", "joint")] == [0.75, 0.5, 0.25, 0.25, 0.25]
     assert part["by_primitive"] == {"key": 0.5, "scroll": 0.0} and part["items"] == 4

@@ -108,7 +108,7 @@ def test_a_response_is_flagged_when_the_token_limit_came_before_its_end(monkeypa
 def test_screens_of_a_frozen_encoder_come_back_as_what_it_made_of_them() -> None:
     policy, requests = small_policy(layers=2), _requests()
     raw = LocalClient(policy, 12).complete(requests, 0.8)
-    policy.freeze(["vision"])
+    policy.freeze(["vision"], 25)
     made = LocalClient(policy, 12).complete(requests, 0.8)
     assert _said(raw) == _said(made)
     losses = []

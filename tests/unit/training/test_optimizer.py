@@ -40,7 +40,7 @@ def test_every_group_keeps_its_own_peak() -> None:
 
 def test_a_frozen_weight_is_in_no_group() -> None:
     policy = small_policy()
-    policy.freeze(["vision"])
+    policy.freeze(["vision"], 25)
     optimizer = make_optimizer(policy, 1e-3, 0.02, muon_lr=6e-3)
     taken = set().union(*(names_in(policy, group) for group in optimizer.param_groups))
     assert taken and not any(".visual." in name for name in taken)

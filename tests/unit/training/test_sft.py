@@ -122,14 +122,14 @@ def test_a_stage_killed_in_the_middle_ends_with_the_weights_of_an_undisturbed_on
 def test_frozen_parts_stay_as_they_were_and_the_rest_learns(tmp_path: Path, inputs: SftInputs) -> None:
     policy = Policy.load(inputs.checkpoint)
     before = {name: p.detach().clone() for name, p in policy.model.named_parameters()}
-    train_sft(sft(), inputs, tmp_path / "out", context(tmp_path), frozen=("vision", "names"))
+    train_sft(sft(), inputs, tmp_path / "out", context(tmp_path), frozen=("vision", "names"), coord_step=25)
     after = dict(Policy.load(tmp_path / "out").model.named_parameters())
     assert {name for name, value in before.items() if torch.equal(value, after[name])} == {
         name for name in before if ".visual." in name
     }
     (words,) = (name for name in before if "embed_tokens" in name)
     changed = set((before[words] != after[words]).any(dim=1).nonzero().flatten().tolist())
-    names = set(name_ids(policy.tokenizer))
+    names = set(name_ids(policy.tokenizer, 25))
     assert names and changed and not changed & names
 
 
@@ -138,7 +138,7 @@ def test_features_kept_for_a_stage_are_those_of_the_encoder(tmp_path: Path, inpu
     corpus = load_corpus(inputs.corpus, Encoder(policy))
     assert isinstance(corpus.pictures, ScreenTable)
     assert features_for(policy, corpus.pictures, corpus.pictures) is None, "a trained encoder gives others at each step"
-    policy.freeze(["vision"])
+    policy.freeze(["vision"], 25)
     kept = features_for(policy, corpus.pictures, corpus.pictures)
     assert kept is not None
     kept.fill(policy, Ranks(0, 1))

@@ -208,9 +208,16 @@ class Agent:
         return self._cells.run(str(args.get("code", "")), float(args["timeout"])), b""
 
     def do_kill_apps(self, args: dict[str, Any], blob: bytes) -> Answer:
-        """Ends all but the desktop itself, the shell and Python; what those started ends too."""
+        """Ends all but the desktop itself, the shell and Python; what those started ends too.
+
+        The desktop itself is the file manager, whose folders and questions are windows of its one process: these are
+        closed, as a person would.
+        """
         killed = kill_all({*self._stack.pids, self._terminal.pid, self._cells.pid})
         self._stack.children.reap()
+        for window in self._windows.listing():
+            if window["kind"] not in ("desktop", "dock"):
+                self._windows.ask(window["id"], "close")
         return {"killed": killed}, b""
 
     def do_freeze(self, args: dict[str, Any], blob: bytes) -> Answer:
