@@ -32,8 +32,8 @@ Backend = Annotated[
     typer.Option("--backend", "-b", metavar="NAME", help="minidesk (drawn, no packages) or x11 (real applications)"),
 ]
 TaskName = Annotated[
-    str, typer.Option("--task", metavar="FILE_OR_ID", help="a task file, or the beginning of a task's id: its files are"
-                      " set up, its verifier grades")
+    str, typer.Option("--task", metavar="FILE_OR_ID", help="a task file, the beginning of a task's id, or with x11 a"
+                      " skill over real applications (calc-total): its files are set up, its verifier grades")
 ]  # fmt: skip
 Profile = Annotated[
     str, typer.Option("--profile", "-p", help="a profile or a YAML file: folding, coordinates and token limits of it")

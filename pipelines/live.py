@@ -101,7 +101,8 @@ def run_live(options: LiveOptions) -> int:
 def _task(options: LiveOptions, workspace: Workspace | None, params: Params) -> Task:
     steps = options.max_steps
     if options.task:
-        task = find_task(options.task, workspace.root / "outputs" / "tasks" if workspace else None)
+        task = find_task(options.task, workspace.root / "outputs" / "tasks" if workspace else None,
+                         options.backend)  # fmt: skip
         changes: dict[str, Any] = {"instruction": options.instruction} if options.instruction else {}
         return task.model_copy(update=changes)
     if options.policy and not options.instruction.strip():

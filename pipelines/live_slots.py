@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from components.contracts.errors import DataError, ParamsError, TaskError
-from components.contracts.task import SetupStep, Task
+from components.contracts.task import SetupStep, Task, Verdict
 
 if TYPE_CHECKING:
     from components.contracts.desktop import Desktop
@@ -39,10 +39,11 @@ def free_task(instruction: str, backend: str, max_steps: int) -> Task:
     )  # fmt: skip
 
 
-def find_task(name: str, tasks: Path | None) -> Task:
-    """A task file (one JSON task, or the first line of JSON lines), or a task of the recipe by the beginning of its id.
+def find_task(name: str, tasks: Path | None, backend: str = "minidesk") -> Task:
+    """A task file (one JSON task, or the first line of JSON lines), or a task by the beginning of its id.
 
-    Raises DataError or TaskError with what is there instead.
+    Ids are those of the recipe's tasks in the folder `tasks`; with backend `x11` those of the tasks over real
+    applications first, which a skill's name gives as well. Raises DataError or TaskError with what is there instead.
     """
     path = Path(name)
     if path.is_file():
@@ -52,9 +53,14 @@ def find_task(name: str, tasks: Path | None) -> Task:
             return Task.model_validate_json(lines[0] if path.suffix == ".jsonl" and lines else text)
         except (OSError, ValueError) as error:
             raise TaskError(f"no task: {str(error).splitlines()[0]}", where=name, remedy="see cowork forge") from error
+    if backend == "x11" and (real := _real_task(name)) is not None:
+        return real
     if tasks is None or not (tasks / "tasks.jsonl").is_file():
+        from components.forge.realapps.workflows import WORKFLOWS
+
+        skills = f", or a skill: {', '.join(sorted(WORKFLOWS))}" if backend == "x11" else ""
         raise DataError(f"no task {name!r}: no such file, and no tasks of a run here", where="--task",
-                        remedy="cowork run --stage forge, or give a file")  # fmt: skip
+                        remedy=f"cowork run --stage forge, or give a file{skills}")  # fmt: skip
     from components.forge.store import load_tasks
 
     plain = name.removeprefix("sha256:")
@@ -68,6 +74,15 @@ def find_task(name: str, tasks: Path | None) -> Task:
         f"{len(found)} tasks begin with {name!r}" + (f": {some}" if found else ""), where=str(tasks),
         remedy="give more digits" if found else "ids stand in tasks.jsonl",
     )  # fmt: skip
+
+
+def _real_task(name: str) -> Task | None:
+    """The task over real applications whose id begins so, or the first one of that skill."""
+    from components.forge.realapps.generate import generate
+
+    plain = name.removeprefix("sha256:")
+    return next((task for task in generate(0) if task.skill == name or (
+        len(plain) >= _LEAST and task.task_id.removeprefix("sha256:").startswith(plain))), None)  # fmt: skip
 
 
 def screen_size(text: str) -> tuple[int, int]:
@@ -100,6 +115,7 @@ def open_slot(
 def _x11(harness: HarnessSpec, size: tuple[int, int], apps: tuple[str, ...]) -> Iterator[Desktop]:
     import shlex
 
+    from components.forge.realapps import scene
     from components.sandbox.x11.desktop import X11Desktop
     from components.sandbox.x11.drivers.base import Screen
     from components.sandbox.x11.drivers.bwrap_host import BwrapHost
@@ -107,15 +123,36 @@ def _x11(harness: HarnessSpec, size: tuple[int, int], apps: tuple[str, ...]) -> 
     words = [shlex.split(app) for app in apps]
 
     def prepare(task: Task, guest: Any) -> None:
-        put_files(task, guest)
+        if _is_real(task):
+            scene.prepare(task, guest)
+        else:
+            put_files(task, guest)
         for argv in words:
             guest.open(argv, "")
 
-    desktop = X11Desktop(BwrapHost(), screen=Screen(*size), prepare=prepare, tools=frozenset(harness.tools))
+    def finish(task: Task, guest: Any) -> None:
+        if _is_real(task):
+            scene.finish(task, guest)
+
+    def grade(task: Task, guest: Any) -> Verdict:
+        if _is_real(task):
+            return scene.grade(task, guest)
+        return Verdict(success=False, error="nothing checks this task on a real desktop")
+
+    desktop = X11Desktop(
+        BwrapHost(), screen=Screen(*size), prepare=prepare, finish=finish, grade=grade, tools=frozenset(harness.tools)
+    )
     try:
         yield desktop
     finally:
         desktop.close()
+
+
+def _is_real(task: Task) -> bool:
+    """Whether a task is one over real applications: who made it can set it up and judge it."""
+    from components.forge.realapps.workflows import WORKFLOWS
+
+    return task.skill in WORKFLOWS
 
 
 def put_files(task: Task, guest: Any) -> None:

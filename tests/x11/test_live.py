@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from components.contracts.calls import BashCall
+from components.forge.realapps.generate import generate
 from components.rollout.film.find import episodes_in, load_film
 from components.rollout.film.make import write_film
 from components.sandbox.live.eyes import EyeThread
@@ -127,3 +128,20 @@ def test_nobody_watching_costs_the_desktop_nothing_and_closing_is_quick(person: 
     view.slot.close()
     view.close()
     assert time.monotonic() - start < 30 and not any(t.name.startswith("live-") for t in threading.enumerate())
+
+
+def test_act_sets_up_a_task_over_real_applications_and_its_verifier_grades(tmp_path: Path) -> None:
+    """By the skill's name: done as asked is a success, nothing done and claimed is none."""
+    task = next(task for task in generate(0) if task.skill == "files-rename")
+    right = bash(task.spec["plan"][0]["terminal"]["command"])
+    for name, answers, wanted in (("done", (right, DONE), True), ("claimed", (DONE,), False)):
+        with speaker(*answers) as told:
+            done = subprocess.run(
+                [sys.executable, "-m", "pipelines.cli", "act", "--backend", "x11", "--task", "files-rename", "--policy",
+                 told.base, "--model", "m", "--yes", "--out", str(tmp_path / name)],
+                cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdin=subprocess.DEVNULL, capture_output=True,
+                text=True, timeout=4 * SECONDS, check=False,
+            )  # fmt: skip
+        assert (done.returncode == 0) is wanted, done.stdout + done.stderr
+        (episode,) = episodes_in(tmp_path / name)
+        assert load_film(episode).good is wanted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import Person
+from .conftest import Person, wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -114,3 +114,13 @@ def test_what_the_shell_starts_is_on_the_screen_and_files_are_shared(shared: Per
     shared.guest.kill_apps()
     assert shared.guest.windows() == []
     assert shared.bash("cat from_shell.txt").output == "text\n"
+
+
+def test_ending_all_applications_closes_the_windows_of_the_desktops_own_process_too(shared: Person) -> None:
+    """Folders and questions of the file manager: its one process draws the desktop as well and is not killed."""
+    shared.bash("mkdir -p ~/papers")
+    window = shared.guest.open(["pcmanfm", "papers"], "papers")
+    assert window is not None and shared.guest.windows() != []
+    shared.guest.kill_apps()
+    assert wait_for(lambda: shared.guest.windows() == []), shared.guest.windows()
+    assert shared.guest.gone() == []

@@ -1,8 +1,10 @@
 """OSWorld's guest API over one slot of ours: what its clients and agents speak, on loopback.
 
 The API knows no password, as OSWorld's does not: whoever reaches the port drives the desktop. It is therefore bound to
-loopback alone and answers only requests that name a loopback host. A client of OSWorld sends a request again when the
-answer is not 200; here such an answer means that nothing was done, or that the slot is lost and nothing more will be.
+loopback alone and answers only requests that name a loopback host and do not come from a web page: a page in a browser
+of this machine reaches loopback too, and its requests say where they come from. A client of OSWorld sends a request
+again when the answer is not 200; here such an answer means that nothing was done, or that the slot is lost and nothing
+more will be.
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from components.contracts.errors import CoworkError
 from components.sandbox.osworld.cache import Cache
@@ -104,8 +108,22 @@ def build_app(slot: Slot, sources: Sources | None = None) -> Starlette:
             route("/setup/change_wallpaper", _does(lambda guest, body: guest.change_wallpaper(_text(body, "path")))),
             Route("/slot/reset", reset, methods=["POST"]),
         ],
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"]), Middleware(_NoPages)],
     )
+
+
+class _NoPages:
+    """Refuses what a browser sends for a page. No client of the API sets these headers, no page can leave them out."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope) if scope["type"] == "http" else {}
+        if "origin" in headers or "sec-fetch-site" in headers:
+            await _failure(403, "a web page may not drive this desktop")(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
 
 def _answer(work: Callable[[], Response]) -> Response:

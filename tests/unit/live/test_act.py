@@ -15,12 +15,14 @@ from typing import Any
 import httpx
 import pytest
 
+from components.contracts.errors import DataError
 from components.contracts.task import Check, SetupStep, Task
 from components.contracts.trajectory import Trajectory
 from components.rollout.live.permission import Permission, Question
 from components.rollout.live.plain import one_line, plain
 from components.rollout.live.risk import NONE, irreversible, unknown
 from components.rollout.store import read_trajectories
+from pipelines.live_slots import find_task
 from pipelines.waiting import wait_until
 from tests.unit.live.kit import DONE, bash, gui, speaker
 
@@ -308,3 +310,12 @@ def test_help_teaches_and_is_quick() -> None:
     listed = subprocess.run(command("desktop", "record", "list", "--json", "--in", "nowhere"), cwd=ROOT,
                             env=environment(), capture_output=True, text=True, check=False)  # fmt: skip
     assert listed.returncode == 4 and json.dumps("nowhere").strip('"') in listed.stderr
+
+
+def test_a_task_over_real_applications_is_found_by_skill_and_by_id() -> None:
+    task = find_task("files-rename", None, "x11")
+    assert task.skill == "files-rename"
+    assert find_task(task.task_id, None, "x11") == find_task(task.task_id[7:15], None, "x11") == task
+    for backend, name in (("minidesk", "files-rename"), ("x11", "no-such-skill")):
+        with pytest.raises(DataError, match="no task"):
+            find_task(name, None, backend)

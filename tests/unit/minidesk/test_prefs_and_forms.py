@@ -62,6 +62,13 @@ def test_a_drop_down_offers_its_options(start: Start) -> None:
     assert d.find("menu", "theme").state == "z" and d.private("prefs")["values"]["theme"] == "z"
 
 
+def test_the_arrow_of_a_drop_down_opens_it_whatever_its_option(start: Start) -> None:
+    d = start(state=PREFS)
+    x0, y0, x1, y1 = d.find("menu", "theme").box
+    d.act("left_click", coordinate=(x1 - 6, (y0 + y1) // 2))
+    assert d.state["overlay"]["title"] == "theme"
+
+
 def test_a_menu_is_closed_by_esc_or_a_click_outside_and_used_by_keys(start: Start) -> None:
     d = start(state=PREFS)
     for close in (lambda: d.key("esc"), lambda: d.act("left_click", coordinate=(280, 2))):
