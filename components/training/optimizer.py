@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from components.contracts.errors import CheckpointError
 from components.training.model import Policy
+from components.training.parallel import Ranks
 
 if TYPE_CHECKING:
     import torch
@@ -60,10 +61,13 @@ class Together:
             part.load_state_dict(state[name])
 
 
-def make_optimizer(policy: Policy, lr: float, weight_decay: float, muon_lr: float = 0.0) -> Optimizer:
+def make_optimizer(
+    policy: Policy, lr: float, weight_decay: float, muon_lr: float = 0.0, ranks: Ranks | None = None
+) -> Optimizer:
     """AdamW (0.9, 0.98) over what is trained; weight decay on matrices only, embeddings apart.
 
     With `muon_lr` the matrices go by Muon (see `muon`) at that rate. Every group keeps its highest rate as `peak`.
+    `ranks` share the work of a Muon step.
     """
     import torch
 
@@ -79,7 +83,7 @@ def make_optimizer(policy: Policy, lr: float, weight_decay: float, muon_lr: floa
     kernels = [p for p in matrices if p.dim() > 2]
     rest = [{"params": kernels, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
     flat = [p for p in matrices if p.dim() == 2]
-    muon = BatchedMuon(flat, muon_lr, weight_decay, MOMENTUM)
+    muon = BatchedMuon(flat, muon_lr, weight_decay, MOMENTUM, ranks or Ranks(0, 1))
     adamw = torch.optim.AdamW([group for group in rest if group["params"]], lr=lr, betas=BETAS, fused=True)
     return Together({"adamw": _with_peaks(adamw), "muon": _with_peaks(muon)})
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import select
-import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from components.contracts.errors import BudgetError, CoworkError
@@ -66,7 +66,7 @@ def sum_gradients(ranks: Ranks, parameters: Iterable[torch.nn.Parameter], weight
         flat /= total
     offset = 0
     for p in parameters:
-        p.grad = flat[offset : offset + p.numel()].view_as(p).clone()
+        p.grad = flat[offset : offset + p.numel()].view_as(p)
         offset += p.numel()
     return total
 
@@ -83,8 +83,7 @@ def run_ranks(function: Callable[[Ranks], Any], size: int) -> Any:
         return function(Ranks(0, 1))
     import torch.distributed as dist
 
-    with tempfile.TemporaryDirectory(prefix="cowork-ranks-") as folder:
-        store = f"file://{folder}/store"
+    with _meeting_place() as store:
         children = [_fork(function, rank, size, store) for rank in range(1, size)]
         codes: dict[int, int] = {}
         try:
@@ -108,6 +107,16 @@ def run_ranks(function: Callable[[Ranks], Any], size: int) -> Any:
         if any(codes.values()):
             raise _rank_error(codes)
         return result
+
+
+@contextmanager
+def _meeting_place() -> Iterator[str]:
+    """Where ranks find each other: a file without a name, which a kill leaves nothing of."""
+    descriptor = os.memfd_create("cowork-ranks")
+    try:
+        yield f"file:///proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
 
 
 def _rank_error(codes: Mapping[int, int]) -> CoworkError:

@@ -119,7 +119,7 @@ class _Loop:
         self.settings, self.out, self.ctx, self.ranks, self.identity = settings, out, ctx, ranks, identity
         self.policy, self.corpora = policy, corpora
         self.replay = _base_source(self.policy, ctx.seed, ctx.stage)
-        self.optimizer = make_optimizer(self.policy, settings.lr, settings.weight_decay, settings.muon_lr)
+        self.optimizer = make_optimizer(self.policy, settings.lr, settings.weight_decay, settings.muon_lr, ranks)
         self.curves: list[dict[str, float]] = []
         self.tokens = 0
         self.seen = 0

@@ -10,6 +10,7 @@ import torch
 from components.contracts.errors import CheckpointError
 from components.training.muon import BatchedMuon
 from components.training.optimizer import Together, make_optimizer, set_rates
+from components.training.parallel import Ranks, run_ranks
 from tests.unit.training.kit import small_policy
 
 
@@ -78,7 +79,7 @@ def test_batched_muon_is_torchs_muon() -> None:
     torch.manual_seed(0)
     ours = [torch.nn.Parameter(torch.randn(shape)) for shape in shapes]
     theirs = [torch.nn.Parameter(p.detach().clone()) for p in ours]
-    batched = BatchedMuon(ours, lr=0.02, weight_decay=0.1, momentum=0.9)
+    batched = BatchedMuon(ours, lr=0.02, weight_decay=0.1, momentum=0.9, ranks=Ranks(0, 1))
     plain = torch.optim.Muon(theirs, lr=0.02, weight_decay=0.1, momentum=0.9, adjust_lr_fn="match_rms_adamw")
     for _ in range(3):
         for a, b in zip(ours, theirs, strict=True):
@@ -91,3 +92,22 @@ def test_batched_muon_is_torchs_muon() -> None:
             assert (a - b).abs().max().item() < 0.02 * (b - old).abs().max().item(), "apart by bfloat16 rounding only"
             b.data.copy_(a.data)
     assert batched.state_dict()["param_groups"][0].keys() == plain.state_dict()["param_groups"][0].keys()
+
+
+@pytest.mark.parametrize("count", [1, 4, 5])
+def test_ranks_that_share_a_step_all_end_with_the_weights_of_one_alone(count: int) -> None:
+    """More ranks than matrices of a shape, as many, an uneven rest."""
+
+    def stepped(ranks: Ranks) -> list[list[torch.Tensor]]:
+        torch.manual_seed(5)
+        weights = [torch.nn.Parameter(torch.randn(shape)) for shape in [(8, 16)] * count + [(12, 4)]]
+        optimizer = BatchedMuon(weights, lr=0.02, weight_decay=0.1, momentum=0.9, ranks=ranks)
+        for _ in range(3):
+            for weight in weights:
+                weight.grad = torch.randn(weight.shape)
+            optimizer.step()
+        return ranks.gather([weight.detach() for weight in weights])
+
+    alone = stepped(Ranks(0, 1))[0]
+    for shared in run_ranks(stepped, 2):
+        assert all(torch.equal(a, b) for a, b in zip(alone, shared, strict=True))
