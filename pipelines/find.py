@@ -54,6 +54,8 @@ class _Search:
     looked: list[str] = field(default_factory=list)
     problems: list[CoworkError] = field(default_factory=list)
     near: set[str] = field(default_factory=set)
+    commit_lock: str = ""
+    """md5 of the `dvc.lock` that the commit of that hash holds: who commits the lock of a run means that run."""
     given_inputs: set[str] = field(default_factory=set)
     """Paths of that digest that stages read and none wrote."""
 
@@ -75,6 +77,8 @@ def find(workspace: Workspace, given: str, stage: str = "") -> Target:
     search = _Search(given, _needle(given))
     store = remote.open() if (remote := find_remote(workspace)) else None
     commit = _commit(workspace, search)
+    if commit and (lock := _git(workspace, "show", f"{commit}:./dvc.lock")):
+        search.commit_lock = md5_text(lock)
     _scan_local(workspace, search, commit)
     if store is not None and not _whole(search):
         _scan_remote(store, search, commit)
@@ -161,7 +165,7 @@ def _mentions(text: str, search: _Search, commit: str) -> bool:
     """Whether parsing is worth it. On the way: hashes that begin like the wanted one."""
     if len(search.needle) >= 32:
         search.near |= set(re.findall(rf"\b{search.needle[:NEAR]}[0-9a-f]{{{32 - NEAR}}}\b", text))
-    return search.needle in text or bool(commit and commit in text)
+    return any(name and name in text for name in (search.needle, commit, search.commit_lock))
 
 
 def _match(bundle: Bundle, search: _Search, commit: str, source: str) -> None:
@@ -172,7 +176,7 @@ def _match(bundle: Bundle, search: _Search, commit: str, source: str) -> None:
 
     if run.run_id == needle:
         hit("run", run.run_id)
-    if commit and run.commit == commit:
+    if commit and (run.commit == commit or bundle.lock_md5 == search.commit_lock):
         hit("commit", commit)
     if bundle.lock_md5.startswith(needle):
         hit("dvc.lock", bundle.lock_md5)
@@ -349,5 +353,7 @@ def _unknown(search: _Search) -> OrchestrationError:
             remedy=f"looked in: {looked}",
         )
     return OrchestrationError(
-        "nothing of that hash is known (hash_not_found)", where=search.given, remedy=f"looked in: {looked}"
+        "nothing of that hash is known (hash_not_found)",
+        where=search.given,
+        remedy=f"looked in: {looked}; outputs and dvc.lock go by their md5",
     )

@@ -311,6 +311,19 @@ def test_a_committed_lock_is_enough_to_find_a_run_but_not_its_environment(clone:
     assert reproduce(Options(digest_of(bundle), any_environment=True, dry_run=True)) == 0
 
 
+def test_the_commit_that_brings_a_runs_lock_means_that_run_with_its_environment(clone: Path, bundle: Bundle) -> None:
+    (clone / "dvc.lock").write_text(bundle.lock)
+    git(clone, "add", "dvc.lock")
+    git(clone, "commit", "-qm", "lock")
+    head = git(clone, "rev-parse", "HEAD")
+    target = find(Workspace(clone), head[:12])
+    assert (target.kind, target.source, target.bundle.run.run_id) == ("commit", "remote", bundle.run.run_id)
+    assert target.bundle.run.commit != head and target.bundle.run.environment
+    (clone / "dvc.lock").write_text(bundle.lock + "\n")
+    git(clone, "commit", "-qam", "another")
+    assert find(Workspace(clone), git(clone, "rev-parse", "HEAD")).source == "git", "not that run's lock"
+
+
 # Records that do not hold.
 
 
