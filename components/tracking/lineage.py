@@ -110,17 +110,6 @@ class RunRecord(_Record):
             raise DataError(f"not a run record: {error.errors()[0]['msg']}", where=str(target)) from error
 
 
-def find_digest(runs_dir: Path, digest: str) -> list[tuple[str, str, str]]:
-    """(run id, stage, "input" or "output") of every run that read or wrote that digest; a unique prefix will do."""
-    hits = []
-    for target in sorted(runs_dir.glob(f"*/{RUN_FILE}")):
-        record = RunRecord.load(target.parent)
-        for stage in record.stages:
-            for role, artifacts in (("input", stage.inputs), ("output", stage.outputs)):
-                hits += [(record.run_id, stage.name, role) for a in artifacts if a.digest.startswith(digest)]
-    return hits
-
-
 class Fault(_Record):
     """Something about a record's identities that a reader must know. `severe`: what it says cannot be relied on."""
 

@@ -10,7 +10,7 @@ import pytest
 
 from components.contracts.errors import DataError
 from components.tracking.dag_layout import RAIL, columns, layout, reduced
-from components.tracking.lineage import RUN_FILE, Artifact, RunRecord, StageRecord, find_digest
+from components.tracking.lineage import RUN_FILE, Artifact, RunRecord, StageRecord
 from components.tracking.lineage_picture import pipeline_picture
 from tests.unit.tracking.sample_report import record
 
@@ -39,16 +39,6 @@ def test_a_stage_s_entry_is_made_once() -> None:
     run.stage("forge").seconds = 3.0
     assert run.stage("forge").seconds == 3.0
     assert [stage.name for stage in run.stages] == ["forge"]
-
-
-def test_from_a_digest_every_stage_that_touched_it_is_found(tmp_path: Path) -> None:
-    run = record()
-    run.save(tmp_path / run.run_id)
-    assert find_digest(tmp_path, "7" * 32 + ".dir") == [
-        (run.run_id, "curate-hybrid-sft", "output"),
-        (run.run_id, "hybrid-sft", "input"),
-    ]
-    assert find_digest(tmp_path, "f" * 32) == []
 
 
 def test_the_picture_shows_every_stage_once_with_the_short_form_of_its_output() -> None:
