@@ -116,7 +116,7 @@ def left_by(pid: int) -> list[str]:
 
 
 def groups_of(pid: int) -> list[Path]:
-    """Control groups of a host process, and of podman's containers, below our own group."""
+    """Control groups of a host process, below our own."""
     ours = cgroups.own_groups(Path("/proc/self/mountinfo").read_text(), Path("/proc/self/cgroup").read_text())
     return [found for folder in ours.values() for found in folder.glob(f"{cgroups.PREFIX}{pid}-*")]
 
@@ -145,9 +145,12 @@ def test_podman_keeps_no_container_of_a_killed_host_without_anybody_sweeping() -
 def test_what_podman_knows_of_a_host_and_a_monitor_that_were_killed_is_swept() -> None:
     skip_without("podman")
 
+    numbers: list[str] = []
+
     def kill_monitor(pid: int) -> None:
-        assert len(containers_of(pid)) == 1
-        (folder,) = left_by(pid)
+        (folder,) = containers_of(pid)
+        numbers.append(podman.known()[folder])
+        assert left_by(pid) == [folder]
         os.kill(int((Path(tempfile.gettempdir()) / folder / "conmon").read_text()), signal.SIGKILL)
 
     host = killed_host("podman", kill_monitor)
@@ -158,6 +161,9 @@ def test_what_podman_knows_of_a_host_and_a_monitor_that_were_killed_is_swept() -
         return not left_by(host) and not containers_of(host) and not groups_of(host)
 
     assert wait_for(swept, 30)
+    (number,) = numbers
+    assert not [top for top, _, _ in os.walk("/sys/fs/cgroup") if number in top]
+    assert number not in subprocess.run(["runc", "list"], capture_output=True, text=True, check=True).stdout
 
 
 def test_sweeping_touches_no_container_of_others_and_none_of_a_living_host(tmp_path: Path) -> None:
@@ -176,6 +182,50 @@ def test_sweeping_touches_no_container_of_others_and_none_of_a_living_host(tmp_p
         subprocess.run(podman.command("rm", "--force", "--ignore", *made), check=True, capture_output=True)
 
 
+def test_a_container_that_somebody_ends_with_podman_is_a_lost_episode_and_leaves_nothing() -> None:
+    skip_without("podman")
+    desktop = X11Desktop(podman.Podman())
+    desktop.reset(make_task())
+    (name,) = containers_of(os.getpid())
+    subprocess.run(podman.command("rm", "--force", "--time", "0", name), check=True, capture_output=True)
+    with pytest.raises(SandboxError, match="gone"):
+        desktop.guest.shot()
+    desktop.close()
+    assert not containers_of(os.getpid()) and not left_by(os.getpid()) and not groups_of(os.getpid())
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Iterator[str]:
+    """Name of an image that has a file of its own, and else only links to where the host has the same."""
+    skip_without("podman")
+    name = f"localhost/cowork-x11-test-{os.getpid()}"
+    system = tmp_path / "system"
+    (system / "etc").mkdir(parents=True)
+    for link in ("usr", "var", *(f"etc/{entry}" for entry in os.listdir("/etc"))):
+        (system / link).symlink_to(f"/{link}")
+    for link in layout.SYSTEM_DIRS:
+        if Path(f"/{link}").is_symlink():
+            (system / link).symlink_to(f"usr/{link}")
+    (system / "etc" / "mailcap").unlink(missing_ok=True)
+    (system / "etc" / "mailcap").write_text("of the image\n")
+    shutil.make_archive(str(tmp_path / "image"), "tar", system)
+    subprocess.run(podman.command("import", str(tmp_path / "image.tar"), name), check=True, capture_output=True)
+    yield name
+    for words in (("unmount", "--force"), ("rm",)):
+        subprocess.run(podman.command("image", *words, name), check=True, capture_output=True)
+
+
+def test_podman_takes_the_name_of_an_image(image: str) -> None:
+    desktop = X11Desktop(choose_driver("podman", image=image).driver)
+    desktop.reset(make_task())
+    try:
+        assert Person(desktop).bash("cat /etc/mailcap; id -u").output == "of the image\n1000\n"
+    finally:
+        desktop.close()
+    with pytest.raises(SandboxError, match="podman has no image localhost/nothing-of-that-name"):
+        choose_driver("podman", image="localhost/nothing-of-that-name")
+
+
 def skip_without(name: str) -> None:
     problem = {"runc": runc.Runc, "podman": podman.Podman}[name]().problem()
     if problem:
@@ -183,7 +233,7 @@ def skip_without(name: str) -> None:
 
 
 def containers_of(pid: int) -> list[str]:
-    return [name for name in podman.names() if name.startswith(f"{cgroups.PREFIX}{pid}-")]
+    return [name for name in podman.known() if name.startswith(f"{cgroups.PREFIX}{pid}-")]
 
 
 def inside(pid: int, port: int) -> socket.socket:

@@ -110,24 +110,37 @@ def test_what_is_asked_and_removed_is_ours_and_abandoned(monkeypatch: pytest.Mon
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     gone, living = f"{cgroups.PREFIX}{os.getpid()}-1-0123", cgroups.new_name()
     (tmp_path / gone).mkdir()
-    recorded = Recorded(monkeypatch, tmp_path, output=f"{gone}\\n{living}\\nsomebody-elses\\n")
+    recorded = Recorded(monkeypatch, tmp_path, output=f"{gone} 1a\\n{living} 2b\\nother 3c\\n")
     podman.sweep()
     assert recorded.calls() == [
-        f"ps --all --filter label={podman.label()} --format {{{{.Names}}}}",
+        f"ps --all --no-trunc --filter label={podman.label()} --format {{{{.Names}}}} {{{{.ID}}}}",
         f"rm --force --ignore --time 0 {gone}",
+        "delete --force 1a",  # of runc
     ]
     assert not (tmp_path / gone).exists()
+
+
+def test_what_podman_does_not_remove_at_once_it_is_asked_again_and_the_runtime_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bundle = tmp_path / "slot"
+    bundle.mkdir()
+    (bundle / "cid").write_text("1a")
+    recorded = Recorded(monkeypatch, tmp_path, code=2)
+    podman.delete(bundle)
+    assert recorded.calls() == [*["rm --force --ignore --time 0 slot"] * 2, "delete --force 1a"]
+    assert not bundle.exists()
 
 
 def test_a_podman_that_fails_is_an_error_with_its_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     Recorded(monkeypatch, tmp_path, code=125)
     with pytest.raises(SandboxError, match="lists no containers"):
-        podman.names()
+        podman.known()
     with pytest.raises(SandboxError, match="has no image nothing"):
         podman.system_of(Path("/"), "nothing")
     monkeypatch.setattr(containers, "program", lambda name: "/nowhere/podman")
     with pytest.raises(SandboxError, match="ps did not end well"):
-        podman.names()
+        podman.known()
 
 
 def test_the_folder_of_a_container_holds_the_filter_and_no_file_of_the_host(

@@ -1,8 +1,8 @@
 """Driver `podman`: the containers of `runc`, started by podman, so that a machine's operator sees and ends them as any
 other (`podman ps`, `podman rm`). Needs root, podman and runc.
 
-The system inside is a folder, or an image that podman has. podman itself ends when the container runs; what stays beside
-it is podman's monitor, conmon. The container ends with its agent, and the agent with the host's end of the socket; then
+The system inside is a folder, or an image that podman has. podman itself ends when the container runs; beside it stays
+podman's monitor, conmon. The container ends with its agent, and the agent with the host's end of the socket; then
 conmon has the container removed. So after `kill -9` of the host process no container is left, unless conmon was killed
 too: then its record is, and is removed, found by its label, at the next start of a slot (`sweep`).
 """
@@ -116,28 +116,45 @@ def make_bundle(root: Path) -> Path:
     return folder
 
 
-def delete(bundle: Path) -> None:
-    """Ends the container if it still runs, and removes it and its folder. May be called again."""
+def delete(bundle: Path, number: str = "") -> None:
+    """Ends the container if it still runs, and removes it and its folder. May be called again.
+
+    `number`: podman's of the container, where it is known from elsewhere than the folder.
+    """
+    with suppress(OSError):
+        number = number or (bundle / "cid").read_text().strip()
     with suppress(SandboxError):
-        _call("rm", "--force", "--ignore", "--time", "0", bundle.name)
+        # Of a container whose monitor was killed podman finds out with the first call that it has ended, and forgets it
+        # with the second.
+        for _ in range(2):
+            if _call("rm", "--force", "--ignore", "--time", "0", bundle.name).returncode == 0:
+                break
+    if number:
+        # It then forgets the runtime's record and control groups, too.
+        with suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(
+                [containers.program("runc"), "delete", "--force", number], env=ENVIRONMENT, stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=_SECONDS, check=False,
+            )  # fmt: skip
     shutil.rmtree(bundle, ignore_errors=True)
 
 
-def names() -> list[str]:
-    """Of all our containers that podman knows, running or not. Raises `SandboxError`."""
-    done = _call("ps", "--all", "--filter", f"label={label()}", "--format", "{{.Names}}")
+def known() -> dict[str, str]:
+    """Name -> number of all our containers that podman knows, running or not. Raises `SandboxError`."""
+    done = _call("ps", "--all", "--no-trunc", "--filter", f"label={label()}", "--format", "{{.Names}} {{.ID}}")
     if done.returncode:
         raise SandboxError(f"podman lists no containers: {_words(done.stderr)}", where="podman", remedy=REMEDY)
-    return [name for name in done.stdout.decode().split() if name.startswith(cgroups.PREFIX)]
+    rows = (line.split() for line in done.stdout.decode().splitlines())
+    return {name: number for name, number in rows if name.startswith(cgroups.PREFIX)}
 
 
 def sweep() -> int:
     """Removes containers, folders and groups of host processes that are gone. Returns how many containers and folders
     were removed."""
     count = 0
-    for name in names():
+    for name, number in known().items():
         if cgroups.is_abandoned(name):
-            delete(Path(tempfile.gettempdir()) / name)
+            delete(Path(tempfile.gettempdir()) / name, number)
             count += 1
     return count + runc.sweep()
 

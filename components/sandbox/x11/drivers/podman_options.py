@@ -25,7 +25,8 @@ def words(bundle: Path, root: Path, limits: Limits, slot: int, label: str, first
     shown read-only. `label`: KEY=VALUE. `first`: first process, root in the container.
     """
     mapping = f"0:{oci.uid_range(slot)}:{oci.RANGE}"
-    found = ["--name", bundle.name, "--label", label, "--rm", "--restart", "no", "--log-driver", "none"]
+    found = ["--name", bundle.name, "--label", label, "--cidfile", str(bundle / "cid"), "--rm", "--restart", "no"]
+    found += ["--log-driver", "none"]
     found += ["--uidmap", mapping, "--gidmap", mapping, "--user", "0:0", "--cap-drop", "all"]
     for capability in oci.CAPABILITIES:
         found += ["--cap-add", capability]

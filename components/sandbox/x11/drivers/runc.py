@@ -48,8 +48,8 @@ class Runc(ContainerDriver):
     def _run(self, bundle: Path, screen: Screen, limits: Limits, slot: SlotId, group: Group) -> LocalSandbox:
         def start() -> LocalSandbox:
             with Descriptors() as given:
-                argv = [*joining(group), *containers.placing(given),
-                        *command(bundle, "run", "--preserve-fds", "3", "--bundle", str(bundle), bundle.name)]  # fmt: skip
+                words = ("run", "--preserve-fds", "3", "--bundle", str(bundle), bundle.name)
+                argv = [*joining(group), *containers.placing(given), *command(bundle, *words)]
                 process = given.start(self.name, argv, ENVIRONMENT)
                 return LocalSandbox(
                     self.name, process, given, slot, group, screen, lambda: delete(bundle), grace=_GRACE
