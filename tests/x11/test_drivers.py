@@ -194,6 +194,31 @@ def test_a_container_that_somebody_ends_with_podman_is_a_lost_episode_and_leaves
     assert not containers_of(os.getpid()) and not left_by(os.getpid()) and not groups_of(os.getpid())
 
 
+def test_the_machines_settings_of_podman_show_a_slot_nothing(tmp_path: Path) -> None:
+    skip_without("podman")
+    shutil.copytree("/etc/containers", tmp_path / "containers")
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "secret").chmod(0o644)
+    settings = f'[containers]\nvolumes = ["{tmp_path}/secret:/run/secret"]\nenv = ["SECRET=1"]\n'
+    (tmp_path / "containers" / "containers.conf").write_text(settings)
+    code = """
+        from components.sandbox.x11.desktop import X11Desktop
+        from components.sandbox.x11.drivers.choose import choose_driver
+        from tests.x11.conftest import make_task
+        desktop = X11Desktop(choose_driver("podman").driver)
+        desktop.reset(make_task())
+        print(desktop.guest.bash("ls /run; env | grep SECRET", 20.0).output)
+        desktop.close()
+    """
+    mounted = 'mount --bind "$1" /etc/containers && shift && exec "$@"'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", mounted, "sh", str(tmp_path / "containers"), sys.executable, "-c",
+         textwrap.dedent(code)],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == ["agent", "user"]
+
+
 @pytest.fixture
 def image(tmp_path: Path) -> Iterator[str]:
     """Name of an image that has a file of its own, and else only links to where the host has the same."""
