@@ -26,6 +26,7 @@ from components.sandbox.x11.channel import GuestError
 from components.sandbox.x11.desktop import X11Desktop
 from components.sandbox.x11.drivers.base import Driver, Limits
 from components.sandbox.x11.drivers.bwrap_host import BwrapHost
+from components.sandbox.x11.drivers.podman import Podman
 from components.sandbox.x11.drivers.runc import Runc
 from components.sandbox.x11.guest_calls import GuestCalls
 
@@ -34,7 +35,8 @@ from .conftest import Person, make_task, wait_for
 MIB = 1 << 20
 SMALL = Limits(memory_bytes=640 * MIB, processes=200, home_bytes=64 * MIB, tmp_bytes=64 * MIB, shm_bytes=32 * MIB,
                run_bytes=16 * MIB)  # fmt: skip
-DRIVERS: dict[str, Driver] = {"bwrap-host": BwrapHost(), "runc": Runc()}
+DRIVERS: dict[str, Driver] = {"bwrap-host": BwrapHost(), "runc": Runc(), "podman": Podman()}
+CONTAINERS = ("runc", "podman")
 
 
 def desktop_of(name: str, **options: Any) -> X11Desktop:
@@ -278,8 +280,9 @@ def test_where_the_agent_has_its_own_user_it_cannot_be_ended_or_stopped(attacker
     assert attacker.is_usable()
 
 
-def test_a_desktop_without_its_window_manager_is_still_answered_for() -> None:
-    desktop = desktop_of("runc")
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_a_desktop_without_its_window_manager_is_still_answered_for(name: str) -> None:
+    desktop = desktop_of(name)
     desktop.reset(make_task())
     person = Attacker(desktop)
     try:
@@ -643,9 +646,10 @@ def _members(namespace: int) -> list[int]:
     return found
 
 
-def test_slots_of_runc_are_other_users_of_the_host_than_anybody_else() -> None:
-    desktop = desktop_of("runc")
-    other = desktop_of("runc")
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_containers_are_other_users_of_the_host_than_anybody_else(name: str) -> None:
+    desktop = desktop_of(name)
+    other = desktop_of(name)
     desktop.reset(make_task())
     other.reset(make_task())
     try:

@@ -34,8 +34,9 @@ def test_a_driver_is_taken_by_name_or_refused_with_the_reason(monkeypatch: pytes
     with pytest.raises(SandboxError, match="not installed: python3"):
         choose.choose_driver("bwrap-rootfs", Path("/nowhere"))
     monkeypatch.setattr(choose, "Runc", lambda root: Lame())
+    monkeypatch.setattr(choose, "Podman", lambda root, image: Lame())
     monkeypatch.setattr(choose, "BwrapHost", Lame)
-    with pytest.raises(SandboxError, match="runc: it is lame; bwrap-host: it is lame"):
+    with pytest.raises(SandboxError, match="runc: it is lame; podman: it is lame; bwrap-host: it is lame"):
         choose.choose_driver()
 
 

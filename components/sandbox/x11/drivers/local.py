@@ -69,12 +69,20 @@ class Descriptors:
     def __enter__(self) -> Descriptors:
         return self
 
+    def give_up(self) -> None:
+        """Closes our ends: no sandbox takes them over."""
+        self.ours.close()
+        self.our_eye.close()
+        os.close(self.complaints)
+
+    def said(self) -> str:
+        """The end of what the process has written to its error output so far."""
+        return said_on(self.complaints)
+
     def __exit__(self, kind: object, *_: object) -> None:
         self._stack.close()
         if kind is not None:
-            self.ours.close()
-            self.our_eye.close()
-            os.close(self.complaints)
+            self.give_up()
 
 
 class LocalSandbox:
@@ -91,8 +99,10 @@ class LocalSandbox:
         tidy: Callable[[], None] = lambda: None,
         *,
         grace: float = 0.0,
+        init: int | None = None,
     ) -> None:
-        """`tidy` is called when all its processes are gone; `grace`: seconds in which the process tidies up itself."""
+        """`tidy` is called when all its processes are gone; `grace`: seconds in which the process tidies up itself;
+        `init`: a descriptor of the first process inside, where that is no child of the process that we started."""
         self._driver = driver
         self._process = process
         self._channel = Channel(descriptors.ours)
@@ -102,7 +112,7 @@ class LocalSandbox:
         self._group = group
         self._screen = screen
         self._tidy, self._grace = tidy, grace
-        self._init: int | None = None
+        self._init = init
         self._opened = self._stopped = False
 
     @property
@@ -114,7 +124,7 @@ class LocalSandbox:
             try:
                 self._channel.open(layout.settings(self._screen), _START_SECONDS)
             except SandboxError as error:
-                said = self._said()
+                said = said_on(self._complaints)
                 if not said:
                     raise
                 raise SandboxError(f"{error.message}: {said}", where=self._driver, remedy=REMEDY) from error
@@ -151,11 +161,30 @@ class LocalSandbox:
                 "files": "sizes of the file systems"}  # fmt: skip
 
     def _find_init(self) -> None:
-        if self._init is None:
+        if self._init is None and self._process.returncode is None:  # the number of one that has ended may be another's
             self._init = open_init(self._process.pid)
 
-    def _said(self) -> str:
-        """What the process wrote to its error output."""
-        with suppress(BlockingIOError):
-            return os.read(self._complaints, 1 << 16).decode(errors="replace").strip()[-500:]
-        return ""
+
+def complaint_of(driver: str, argv: Sequence[str], env: dict[str, str], seconds: float) -> str:
+    """Runs a sandbox that ends by itself: why it failed, "" when it ended well."""
+    try:
+        with Descriptors() as given:
+            process = given.start(driver, argv, env)
+            try:
+                code = process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                raise
+            said = given.said()
+            given.give_up()
+    except (SandboxError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return (said or f"exit status {code}") if code else ""
+
+
+def said_on(complaints: int) -> str:
+    """The end of what a process wrote to its error output."""
+    with suppress(BlockingIOError):
+        return os.read(complaints, 1 << 16).decode(errors="replace").strip()[-500:]
+    return ""

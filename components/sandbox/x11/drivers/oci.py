@@ -25,7 +25,6 @@ def uid_range(slot: int) -> int:
 def config(root: Path, limits: Limits, slot: int, command: list[str]) -> dict[str, Any]:
     """`root`: the system that is shown read-only. `command`: first process, root in the container."""
     env = [f"{name}={value}" for name, value in sorted(layout.environment().items())]
-    hard = {"core": 0, "nofile": limits.open_files, "nproc": max(1, limits.processes - _SPARE_PROCESSES)}
     mapping = [{"containerID": 0, "hostID": uid_range(slot), "size": RANGE}]
     sets = dict.fromkeys(("bounding", "effective", "permitted"), list(CAPABILITIES))
     return {
@@ -40,7 +39,9 @@ def config(root: Path, limits: Limits, slot: int, command: list[str]) -> dict[st
             "cwd": "/",
             "noNewPrivileges": True,
             "capabilities": sets,
-            "rlimits": [{"type": f"RLIMIT_{name.upper()}", "hard": n, "soft": n} for name, n in sorted(hard.items())],
+            "rlimits": [
+                {"type": f"RLIMIT_{name.upper()}", "hard": n, "soft": n} for name, n in rlimits(limits).items()
+            ],
         },
         "mounts": [*_memory(limits), *_system(root)],
         "linux": {
@@ -53,13 +54,19 @@ def config(root: Path, limits: Limits, slot: int, command: list[str]) -> dict[st
                 "memory": {"limit": limits.memory_bytes},
                 "pids": {"limit": limits.processes},
             },
-            "maskedPaths": [f"/proc/{name}" for name in _HIDDEN],
+            "maskedPaths": [f"/proc/{name}" for name in HIDDEN],
             "readonlyPaths": [f"/proc/{name}" for name in ("bus", "fs", "irq", "sys", "sysrq-trigger")],
         },
     }
 
 
-_HIDDEN = ("acpi", "asound", "kcore", "keys", "latency_stats", "sched_debug", "scsi", "timer_list", "timer_stats")
+HIDDEN = ("acpi", "asound", "kcore", "keys", "latency_stats", "sched_debug", "scsi", "timer_list", "timer_stats")
+"""Of /proc, what is not shown."""
+
+
+def rlimits(limits: Limits) -> dict[str, int]:
+    """Limits of each process, soft and hard, by their names in lower case."""
+    return {"core": 0, "nofile": limits.open_files, "nproc": max(1, limits.processes - _SPARE_PROCESSES)}
 
 
 def mount_points(root: Path) -> list[str]:
@@ -73,17 +80,25 @@ def links(root: Path) -> list[tuple[str, str]]:
     return [(source, place) for source, place in layout.system(root) if not source.startswith("/")]
 
 
+def memory(limits: Limits) -> list[tuple[str, int, str]]:
+    """(place, bytes, mode) of the file systems in memory, each of limited size."""
+    return [
+        ("/etc", 1 << 20, "755"), ("/var", 1 << 20, "755"), ("/opt", 8 << 20, "755"), ("/run", limits.run_bytes, "755"),
+        ("/home", limits.home_bytes, "755"), ("/tmp", limits.tmp_bytes, "1777"), ("/dev/shm", limits.shm_bytes, "1777"),
+    ]  # fmt: skip
+
+
+def packages(root: Path) -> list[tuple[str, str]]:
+    """(source, place inside) of what is shown read-only."""
+    return [*((source, place) for source, place in layout.system(root) if source.startswith("/")), *layout.shared(root)]
+
+
 def _memory(limits: Limits) -> list[dict[str, Any]]:
-    """File systems in memory, each of limited size."""
     found = [{"destination": "/proc", "type": "proc", "source": "proc", "options": ["nosuid", "noexec", "nodev"]}]
-    for place, size, mode in (
-        ("/dev", 1 << 16, "755"), ("/etc", 1 << 20, "755"), ("/var", 1 << 20, "755"), ("/opt", 8 << 20, "755"),
-        ("/run", limits.run_bytes, "755"), ("/home", limits.home_bytes, "755"), ("/tmp", limits.tmp_bytes, "1777"),
-        ("/dev/shm", limits.shm_bytes, "1777"),
-    ):  # fmt: skip
+    devices = ["nosuid", "strictatime", "mode=755", f"size={1 << 16}"]
+    found.append({"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": devices})
+    for place, size, mode in memory(limits):
         options = ["nosuid", "nodev", f"mode={mode}", f"size={size}"]
-        if place == "/dev":
-            options = ["nosuid", "strictatime", f"mode={mode}", f"size={size}"]
         found.append({"destination": place, "type": "tmpfs", "source": "tmpfs", "options": options})
     terminals = ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"]
     found.append({"destination": "/dev/pts", "type": "devpts", "source": "devpts", "options": terminals})
@@ -91,9 +106,7 @@ def _memory(limits: Limits) -> list[dict[str, Any]]:
 
 
 def _system(root: Path) -> list[dict[str, Any]]:
-    """The packages, read-only."""
-    places = [(source, place) for source, place in layout.system(root) if source.startswith("/")]
     return [
         {"destination": place, "type": "bind", "source": source, "options": ["rbind", "ro", "nosuid", "nodev"]}
-        for source, place in [*places, *layout.shared(root)]
+        for source, place in packages(root)
     ]
