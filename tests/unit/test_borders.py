@@ -211,7 +211,7 @@ def tracked_files() -> list[Path]:
 
 
 MACHINE = re.compile(
-    r"(?<![\w.}])/(?:home/(?!user\b)\w+|Users/\w+|work/\w+|workspace)/|(?<![\w.}])/opt/(?!guest|site|python)\w|file:///\w"
+    r"(?<![\w.}])/(?:home/(?!user\b)\w+|Users/\w+|work/\w+|workspace)/|(?<![\w.}])/opt/(?!guest|site|python)\w|file:///(?!proc/self/)\w"
 )
 
 
