@@ -123,6 +123,11 @@ def peak_memory(workspace: Workspace) -> dict[str, float]:
 def run_duel(main: Workspace, seed: int, unconfined: bool) -> DuelRow:
     """Both arms on the outputs of that seed's recipe, one after the other."""
     workspace = folder_of(main, seed_workspace(main, seed))
+    if not workspace.root.is_dir():
+        raise OrchestrationError(
+            f"there is no recipe of seed {seed} to start from", where=str(workspace.root),
+            remedy="run the recipes too (no --skip recipe), or fewer --seeds",
+        )  # fmt: skip
     scores = []
     for arm in ARMS:
         folder = workspace.state / "duel" / f"{arm}-{seed}"

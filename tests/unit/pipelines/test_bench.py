@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from components.contracts.errors import DataError
+from components.contracts.errors import DataError, OrchestrationError
 from components.contracts.load_params import load_params
 from components.evaluation.duel import Arm, DuelRow
 from components.evaluation.statistics import Difference, Interval
-from pipelines.bench import duel_table, recipe_table, seed_workspace, speed_table, stage_table
+from pipelines.bench import duel_table, recipe_table, run_duel, seed_workspace, speed_table, stage_table
 from pipelines.duel import fight
 from pipelines.workspace import Workspace
 from tests.unit.pipelines import toy
@@ -74,3 +74,9 @@ def test_a_duel_without_a_recipe_says_what_to_do(tmp_path: Path) -> None:
     toy.write_recipe(tmp_path / "recipe", toy.STAGES)
     with pytest.raises(DataError, match="cowork run, then the duel"):
         fight(Workspace(tmp_path / "recipe"), "pruned", 0, tmp_path / "arm")
+
+
+def test_a_duel_of_a_seed_whose_recipe_was_not_run_names_the_seed(tmp_path: Path) -> None:
+    toy.write_recipe(tmp_path / "recipe", toy.STAGES)
+    with pytest.raises(OrchestrationError, match="no recipe of seed 1"):
+        run_duel(Workspace(tmp_path / "recipe"), 1, unconfined=False)
