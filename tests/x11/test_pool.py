@@ -68,9 +68,10 @@ def test_an_episode_through_the_pool_is_an_episode_at_a_desktop(host: Service) -
         assert desktop.state()["windows"] == []
 
 
-def test_a_dozen_random_ends_of_real_desktops_leave_nothing(host: Service) -> None:
+@pytest.mark.parametrize("count", [12, pytest.param(200, marks=[pytest.mark.full, pytest.mark.timeout(1200)])])
+def test_random_ends_of_real_desktops_leave_nothing(host: Service, count: int) -> None:
     rng = random.Random(3)
-    for number in range(12):
+    for number in range(count):
         desktop = host.desktop(backend="x11", ttl=1.0)
         desktop.open()
         way = rng.choice(("close", "lost", "agent", "kill"))
