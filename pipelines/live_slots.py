@@ -63,10 +63,9 @@ def find_task(name: str, tasks: Path | None, backend: str = "minidesk") -> Task:
                         remedy=f"cowork run --stage forge, or give a file{skills}")  # fmt: skip
     from components.forge.store import load_tasks
 
-    plain = name.removeprefix("sha256:")
-    if len(plain) < _LEAST:
+    if len(name.removeprefix("sha256:")) < _LEAST:
         raise DataError(f"{name!r} is too short for an id", where="--task", remedy=f"give {_LEAST} digits or more")
-    found = [task for task in load_tasks(tasks) if task.task_id.removeprefix("sha256:").startswith(plain)]
+    found = [task for task in load_tasks(tasks) if _begins(task, name)]
     if len(found) == 1:
         return found[0]
     some = ", ".join(task.task_id[7:19] for task in found[:5])
@@ -80,9 +79,13 @@ def _real_task(name: str) -> Task | None:
     """The task over real applications whose id begins so, or the first one of that skill."""
     from components.forge.realapps.generate import generate
 
+    return next((task for task in generate(0) if task.skill == name or _begins(task, name)), None)
+
+
+def _begins(task: Task, name: str) -> bool:
+    """Whether `name` is the beginning of the task's id, long enough to mean it."""
     plain = name.removeprefix("sha256:")
-    return next((task for task in generate(0) if task.skill == name or (
-        len(plain) >= _LEAST and task.task_id.removeprefix("sha256:").startswith(plain))), None)  # fmt: skip
+    return len(plain) >= _LEAST and task.task_id.removeprefix("sha256:").startswith(plain)
 
 
 def screen_size(text: str) -> tuple[int, int]:

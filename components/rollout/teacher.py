@@ -14,7 +14,7 @@ current stage what to do from here, so it recovers from anything a perturbation 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Literal
 
@@ -207,8 +207,7 @@ class Teacher:
             if point is None:  # thinner than the grid: point at it exactly
                 point = (box[0] + box[2] - 1) // 2, (box[1] + box[3] - 1) // 2
         call = ComputerUse(action=move.action, coordinate=point, keys=move.keys, text=move.text, pixels=move.pixels)
-        step = self._step(call, move.line, goal, "gui", move.why, target, check=check)
-        return replace(step, others=move.others)
+        return self._step(call, move.line, goal, "gui", move.why, target, check=check, others=move.others)
 
     def _take_tree(self) -> bool:
         return "accessibility" in self.tools and self._rng.random() < self.style.accessibility
@@ -234,7 +233,7 @@ class Teacher:
 
     def _step(
         self, call: DesktopCall, line: str, goal: Goal, channel: Channel, why: str, target: Element | None = None,
-        *, check: bool = False,
+        *, check: bool = False, others: tuple[Element, ...] = (),
     ) -> TeacherStep:  # fmt: skip
         intent = {
             "goal": dict(goal),
@@ -247,7 +246,7 @@ class Teacher:
             "check": check,
             "last": isinstance(call, ComputerUse) and call.action == "terminate",
         }
-        return TeacherStep(call, line, intent)
+        return TeacherStep(call, line, intent, others)
 
 
 def solve(desktop: Desktop, task: Task, policy: Policy, rng: Random, *, style: Style, limit: int = 32) -> int:
