@@ -52,7 +52,7 @@ class Settings:
     model: Model
     pictures: bool = True
     """Keep the screenshots. Without them steps name none: for trials that only count."""
-    accessibility: float = 0.5
+    accessibility: float = Style.accessibility
     """Chance that a click goes through the accessibility tree, where the harness offers it."""
 
 

@@ -37,13 +37,14 @@ class Style:
     channel_temperature: noise on the choice of channel (hybrid only). 0 = always the cheaper one; 1 = the slower
         one in about two of five stages where both ways work.
     check: chance of a needless look at the result before `terminate`.
-    accessibility: chance that a click goes through the accessibility tree, where the harness offers it.
+    accessibility: chance that a click goes through the accessibility tree, where the harness offers it. With a tree at
+        hand the published teacher takes 41 % more steps (paper.md 4.3): ours comes near when it nearly always looks.
     coordinate_step: multiples of 1000 in which points are written (25: exactly what a tiny policy can write).
     """
 
     channel_temperature: float = 1.0
     check: float = 0.3
-    accessibility: float = 0.5
+    accessibility: float = 0.9
     coordinate_step: float = 25
 
 

@@ -23,6 +23,8 @@ BASE_WORDS = tuple(
 """Words of the questions beside the ones of the forge."""
 
 COORD_STEP = 25
+MIX = (0.40, 0.15, 0.15, 0.30)
+"""Shares of locate, read, state and copy questions."""
 FILE_EXTENSIONS = (".txt", ".log", ".csv", ".md", ".xlsx")
 
 
@@ -251,7 +253,7 @@ def questions(
     words: SynthWords,
     glue: Sequence[str],
     count: int,
-    mix: tuple[float, float, float, float] = (0.40, 0.15, 0.15, 0.30),
+    mix: tuple[float, float, float, float] = MIX,
     variety: float = 1.0,
 ) -> list[Question]:
     """`count` questions on one screen; `mix` = shares of locate, read, state, copy. Targets are not repeated."""

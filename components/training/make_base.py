@@ -7,7 +7,9 @@ tiny vision-language model from nothing live here and nowhere else:
   dimensions), of its x coordinate (third quarter) and of its y coordinate (last quarter);
 - search attention: layer 1, head 0 must look from the position that predicts a coordinate (or a read label) at the
   widget's visual token;
-- copy attention: layer 1, head 1 must look from the position that predicts a copied token at its source token.
+- copy attention: layer 1, head 1 must look from the position that predicts a copied token at its source token;
+- order (last phase): the embedding of a number n up to 100 must match that of the x coordinate 10 n (third quarter), so
+  that numbers that a stage never met lie between those it met, as in a pretrained model.
 
 Only layout-free screens are shown, never an application window. The stages of the recipe use the plain
 language-model and policy-gradient losses (source of the design: measured, see README of this folder).
@@ -27,9 +29,9 @@ from components.contracts.desktop import Box
 from components.contracts.rng import stream
 from components.forge.words import ALL_WORDS
 from components.harness.spec import prompt_blocks
-from components.sandbox.minidesk.draw import HEIGHT, WIDTH
+from components.sandbox.minidesk.draw import HANDLE, HEIGHT, WIDTH
 from components.sandbox.minidesk.synth import SynthWords, synth_screen
-from components.training import base_data
+from components.training import base_data, base_drills
 from components.training.base_items import GLUE, QUESTIONS, Builder, Item, base_words
 from components.training.model import Policy, init_tiny, tiny_config
 from components.training.optimizer import make_optimizer
@@ -41,7 +43,7 @@ from components.training.tokenizer import IMAGE_PAD, VIDEO_PAD, VISION_END, VISI
 if TYPE_CHECKING:
     import torch
 
-ALIGN, SEARCH, COPY = 1.0, 0.5, 0.5
+ALIGN, SEARCH, COPY, ORDER = 1.0, 0.5, 0.5, 0.5
 """Weights of the auxiliary losses."""
 BATCH = 8
 WEIGHT_DECAY, WARMUP = 0.05, 100
@@ -69,19 +71,23 @@ def fresh_policy(seed: int) -> Policy:
 @dataclass(frozen=True)
 class Phase:
     """One warm-up-and-cosine run. `mix`: shares of locate, read, state and copy. `plain`: the share of the phase with
-    plain answers only; varied phrasing then grows in over as many steps (0 = varied from the start)."""
+    plain answers only; varied phrasing then grows in over as many steps (0 = varied from the start). `drills`: share of
+    questions that are `base_drills`."""
 
     steps: int
     lr: float
     plain: float
     mix: tuple[float, float, float, float]
+    drills: float = 0.0
 
 
 PHASES = (
     Phase(4500, 1.5e-3, 0.3, (0.40, 0.15, 0.15, 0.30)),
     Phase(3000, 1.2e-3, 0.0, (0.28, 0.27, 0.15, 0.30)),
+    Phase(2000, 1.2e-3, 0.0, (0.40, 0.20, 0.10, 0.30), drills=0.35),
 )
-"""Search and copying first; then a second cosine in which reading, the last skill to appear, gets its share."""
+"""Search and copying first; then a second cosine in which reading, the last skill to appear, gets its share; then where
+numbers lie."""
 
 
 def step_items(builder: Builder, seed: int, number: int, step: int, phase: Phase, words: SynthWords) -> list[Item]:
@@ -92,8 +98,13 @@ def step_items(builder: Builder, seed: int, number: int, step: int, phase: Phase
     task_first = share >= phase.plain and rng.random() < TASK_FIRST
     out = []
     for _ in range(BATCH * 2 if task_first else BATCH):
-        screen = synth_screen(rng, words)
-        asked = base_data.questions(rng, screen, words, GLUE, 1 if task_first else QUESTIONS, phase.mix, variety)
+        count = 1 if task_first else QUESTIONS
+        if phase.drills:
+            screen = synth_screen(rng, words, track=True)
+            asked = base_drills.mixed(rng, screen, words, GLUE, count, phase.drills, phase.mix)
+        else:
+            screen = synth_screen(rng, words)
+            asked = base_data.questions(rng, screen, words, GLUE, count, phase.mix, variety)
         out.append(builder.item(screen, asked, task_first))
     return out
 
@@ -174,6 +185,12 @@ def alignment_loss(policy: Policy, features: torch.Tensor, builder: Builder, ite
             if shown:
                 place = index * per_image + builder.visual(0, base_data.state_anchor(element))
                 add(0, place, encode(shown))
+        for track in item.screen.tracks:
+            x0, y0, _, y1 = track.box
+            x, y = base_data.grid_point((x0, y0, x0 + HANDLE, y1))
+            token = index * per_image + builder.visual(0, (x0, track.center[1]))
+            add(1, token, encode(str(x)))
+            add(2, token, encode(str(y)))
     total = features.new_zeros(())
     for importance, ((a, b), (rows, columns, weights)) in zip((2.0, 0.5, 0.5), groups.items(), strict=True):
         if not rows:
@@ -186,8 +203,27 @@ def alignment_loss(policy: Policy, features: torch.Tensor, builder: Builder, ite
     return total
 
 
+def order_loss(policy: Policy) -> torch.Tensor:
+    """Numbers against coordinates: n between the two multiples of the step that 10 n lies between."""
+    import torch
+    import torch.nn.functional as F
+
+    embed = policy.model.model.language_model.embed_tokens.weight
+    d = embed.shape[1]
+    coordinates = list(_coordinate_ids(policy))
+    numbers = [n for n in range(101) if n % base_data.COORD_STEP]
+    ids: Any = policy.tokenizer.convert_tokens_to_ids([str(n) for n in numbers])
+    wanted = torch.zeros(len(numbers), len(coordinates))
+    for row, n in enumerate(numbers):
+        low, rest = divmod(10 * n, base_data.COORD_STEP)
+        wanted[row, low] = 1 - rest / base_data.COORD_STEP
+        wanted[row, low + 1] = rest / base_data.COORD_STEP
+    own, others = (F.normalize(embed[rows, d // 2 : 3 * d // 4], dim=-1) for rows in (ids, coordinates))
+    return F.cross_entropy(10.0 * own @ others.T, wanted)
+
+
 def losses(
-    policy: Policy, watch: Watch | None, builder: Builder, items: Sequence[Item]
+    policy: Policy, watch: Watch | None, builder: Builder, items: Sequence[Item], order: bool = False
 ) -> tuple[torch.Tensor, dict[str, float]]:
     import torch.nn.functional as F
 
@@ -202,6 +238,8 @@ def losses(
         align = alignment_loss(policy, features, builder, items)
         total = total + ALIGN * align
         figures["align"] = float(align.detach())
+        if order:
+            total = total + ORDER * order_loss(policy)
         for name, head, weight, links in (("search", 0, SEARCH, "search"), ("copy", 1, COPY, "copied")):
             triples = [(b, q, k) for b, item in enumerate(items) for q, k in getattr(item, links)]
             if triples:
@@ -226,8 +264,8 @@ def score(policy: Policy, builder: Builder, seed: int, screens: int, words: Synt
             rng = stream(seed, "base-test", k)
             items = []
             for _ in range(BATCH):
-                screen = synth_screen(rng, words)
-                items.append(builder.item(screen, base_data.questions(rng, screen, words, GLUE, QUESTIONS), False))
+                screen = synth_screen(rng, words, track=True)
+                items.append(builder.item(screen, base_drills.mixed(rng, screen, words, GLUE, QUESTIONS), False))
             batch = collate(policy, [item.packed for item in items])
             assert batch.patches is not None
             features = policy.image_features(batch.patches, batch.sizes)
@@ -288,7 +326,7 @@ def _run_phase(
             group["lr"] = cosine(step, phase.steps, phase.lr, WARMUP)
         items = ranks.share(step_items(builder, seed, number, step, phase, words))
         optimizer.zero_grad()
-        loss, figures = losses(policy, watch, builder, items)
+        loss, figures = losses(policy, watch, builder, items, order=phase.drills > 0)
         loss.backward()
         sum_gradients(ranks, policy.model.parameters(), 1.0)
         torch.nn.utils.clip_grad_norm_(policy.model.parameters(), 1.0)

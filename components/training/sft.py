@@ -228,16 +228,16 @@ def write_checkpoint(
 def _base_source(policy: Policy, seed: int, stage: str) -> ItemSource:
     """Fresh base questions, one packed screen an index."""
     from components.sandbox.minidesk.synth import synth_screen
-    from components.training import base_data
+    from components.training import base_drills
     from components.training.base_items import GLUE, QUESTIONS, Builder, base_words
 
     builder, words = Builder(policy), base_words()
 
     def make(name: str, index: int) -> Packed:
         rng = stream(seed, stage, f"{name}-{index}")
-        screen = synth_screen(rng, words)
+        screen = synth_screen(rng, words, track=rng.random() < 0.5)
         task_first = index % 4 == 3
-        asked = base_data.questions(rng, screen, words, GLUE, 1 if task_first else QUESTIONS)
+        asked = base_drills.mixed(rng, screen, words, GLUE, 1 if task_first else QUESTIONS)
         return builder.item(screen, asked, task_first).packed
 
     return make

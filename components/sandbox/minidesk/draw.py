@@ -20,6 +20,8 @@ from components.sandbox.minidesk.font import CELL_H, CELL_W, Colour, text_strip
 WIDTH, HEIGHT = 288, 224
 ROW = 32
 HALF = 16
+TRACK, HANDLE = 192, 12
+"""Widths of a full slider and of its handle."""
 BOX_H = 20
 """Height of a button, field or row; the rest of the row pitch is air."""
 
@@ -222,13 +224,13 @@ class Canvas:
         """A track with a square handle; `value` in percent. Returns (track, handle)."""
         t = self.theme
         self.rect((x, y + 7, x + width, y + 11), shade(t.face, -60))
-        hx = x + (width - 12) * value // 100
+        hx = x + (width - HANDLE) * value // 100
         self.rect((x, y + 7, hx, y + 11), t.accent)
-        self.frame((hx, y, hx + 12, y + BOX_H), t.ink, t.accent)
+        self.frame((hx, y, hx + HANDLE, y + BOX_H), t.ink, t.accent)
         state = str(value)
         return (
             Element("slider", label, (x, y, x + width, y + BOX_H), state),
-            Element("handle", label, (hx, y, hx + 12, y + BOX_H), state),
+            Element("handle", label, (hx, y, hx + HANDLE, y + BOX_H), state),
         )
 
     def title_bar(self, box: Box, label: str, *, active: bool = True) -> tuple[Element, Element]:

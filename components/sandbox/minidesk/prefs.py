@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from components.sandbox.minidesk.app import MARGIN, TOP, App, Desk, drop_down, lower
-from components.sandbox.minidesk.draw import ROW, Canvas
+from components.sandbox.minidesk.draw import HANDLE, ROW, TRACK, Canvas
 from components.sandbox.minidesk.font import CELL_W
 from components.sandbox.minidesk.overlays import Menu
 from components.sandbox.minidesk.pane import Spot
@@ -23,8 +23,6 @@ DEFAULT: dict[str, Any] = {
 }
 STEP = 5
 _COLUMN = 96
-_TRACK = 192
-_HANDLE = 12
 _ROWS = 6
 
 
@@ -66,7 +64,7 @@ class Prefs(App):
             if row + 1 < _ROWS and isinstance(value, (int, float)) and not isinstance(value, bool):
                 percent = max(0, min(100, int(value)))
                 canvas.text(MARGIN, y + 2, f"{label} {percent}", t.ink, t.panel)
-                track, handle = canvas.slider(MARGIN, y + ROW, label, percent, _TRACK)
+                track, handle = canvas.slider(MARGIN, y + ROW, label, percent, TRACK)
                 spots += [Spot(lower(track), "slide", label), Spot(lower(handle), "slide", label)]
                 row += 2
             elif row < _ROWS and isinstance(value, str):
@@ -102,7 +100,7 @@ class Prefs(App):
 
     def _slide(self, label: str, x: int) -> bool:
         """The handle's middle goes to `x`, then to the nearest step."""
-        share = (x - MARGIN - _HANDLE // 2) / (_TRACK - _HANDLE)
+        share = (x - MARGIN - HANDLE // 2) / (TRACK - HANDLE)
         return self._set(label, max(0, min(100, STEP * round(100 * share / STEP))))
 
     def _set(self, label: str, value: Any) -> bool:

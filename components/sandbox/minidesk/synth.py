@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass
 
 from components.contracts.desktop import Element, Screen
-from components.sandbox.minidesk.draw import APPS, CELL_W, HALF, HEIGHT, ROW, THEMES, WIDTH, Canvas
+from components.sandbox.minidesk.draw import APPS, CELL_W, HALF, HEIGHT, ROW, THEMES, TRACK, WIDTH, Canvas
 
 _EXTENSIONS = (".txt", ".log", ".csv", ".md")
 
@@ -28,6 +28,8 @@ class SynthWords:
 class SynthScreen:
     screen: Screen
     elements: tuple[Element, ...]
+    tracks: tuple[Element, ...] = ()
+    """Whole sliders: places on them are asked by number, not by name."""
 
 
 class _Places:
@@ -50,13 +52,17 @@ class _Places:
         return None
 
 
-def synth_screen(rng: random.Random, words: SynthWords) -> SynthScreen:
-    """One screen with about 6 to 12 named widgets; labels are unique within a kind."""
+def synth_screen(rng: random.Random, words: SynthWords, track: bool = False) -> SynthScreen:
+    """One screen with about 6 to 12 named widgets; labels are unique within a kind.
+
+    `track`: and a slider of full width.
+    """
     canvas = Canvas(rng.choice(THEMES))
     canvas.rect((0, 0, WIDTH, HEIGHT), canvas.theme.panel if rng.random() < 0.8 else canvas.theme.wall)
     places = _Places()
     elements: list[Element] = []
     seen: set[tuple[str, str]] = set()
+    tracks = _track(canvas, rng, words, places) if track else ()
     if rng.random() < 0.35:
         elements.extend(_sheet(canvas, rng, words, places))
     makers = (_button, _row, _row, _checkbox, _checkbox, _field, _item, _icon, _slider, _title, _menu)
@@ -70,7 +76,8 @@ def synth_screen(rng: random.Random, words: SynthWords) -> SynthScreen:
     counts: dict[tuple[str, str], int] = {}
     for e in elements:
         counts[e.kind, e.label] = counts.get((e.kind, e.label), 0) + 1
-    return SynthScreen(canvas.pixels, tuple(e for e in elements if counts[e.kind, e.label] == 1))
+    named = tuple(e for e in elements if counts[e.kind, e.label] == 1)
+    return SynthScreen(canvas.pixels, named, tracks)
 
 
 def _file(rng: random.Random, words: SynthWords) -> str:
@@ -136,6 +143,17 @@ def _slider(c: Canvas, rng: random.Random, w: SynthWords, p: _Places) -> list[El
     x = at[0] + CELL_W * (len(label) + 1)
     _, handle = c.slider(x, at[1], label, 5 * rng.randrange(0, 21), width)
     return [handle]
+
+
+def _track(c: Canvas, rng: random.Random, w: SynthWords, p: _Places) -> tuple[Element, ...]:
+    """A slider below its name and its number."""
+    label, percent = rng.choice(w.labels), 5 * rng.randrange(0, 21)
+    at = p.take(rng, TRACK, 2 * ROW)
+    if not at:
+        return ()
+    c.text(at[0], at[1] + 2, f"{label} {percent}", c.theme.ink, c.theme.panel)
+    track, _ = c.slider(at[0], at[1] + ROW, label, percent, TRACK)
+    return (track,)
 
 
 def _title(c: Canvas, rng: random.Random, w: SynthWords, p: _Places) -> list[Element]:
