@@ -23,6 +23,7 @@ from components.contracts.task import Task
 from components.harness.spec import HarnessSpec
 from components.rollout.policy import PolicyClient, Request
 from components.rollout.teacher import Style, Teacher, TeacherStep, can_solve
+from components.rollout.workers import fork_map
 
 PRIMITIVES = ("key", "type", "mouse_move", "left_click", "left_click_drag", "right_click", "double_click", "scroll")
 _DRAG_REACH = 10
@@ -66,19 +67,34 @@ def collect_items(
     seed: int,
     count: int,
     special: Sequence[str] = (),
+    workers: int = 1,
 ) -> list[StepItem]:
-    """About `count` items, the primitives as even as the tasks allow; stops when every primitive has its share."""
+    """About `count` items, the primitives as even as the tasks allow: of each the first ones in the order of the tasks.
+
+    The result does not depend on `workers`.
+    """
     share = -(-count // len(PRIMITIVES))
+
+    def part(mine: list[Task]) -> list[list[StepItem]]:
+        """The items of each task that may be among the first ones: no more than `share` of a primitive in all."""
+        left = dict.fromkeys(PRIMITIVES, share)
+        out: list[list[StepItem]] = []
+        for task in mine:
+            own: list[StepItem] = []
+            if any(left.values()) and can_solve(task, "gui"):
+                with factory() as desktop:
+                    for item in _episode_items(task, desktop, harness, context, model, seed, special):
+                        if left[item.primitive]:
+                            left[item.primitive] -= 1
+                            own.append(item)
+            out.append(own)
+        return out
+
     found: dict[str, list[StepItem]] = {name: [] for name in PRIMITIVES}
-    for task in tasks:
-        if all(len(items) >= share for items in found.values()):
-            break
-        if not can_solve(task, "gui"):
-            continue
-        with factory() as desktop:
-            for item in _episode_items(task, desktop, harness, context, model, seed, special):
-                if len(found[item.primitive]) < share:
-                    found[item.primitive].append(item)
+    for items in fork_map(part, list(tasks), workers):
+        for item in items:
+            if len(found[item.primitive]) < share:
+                found[item.primitive].append(item)
     return [item for items in found.values() for item in items]
 
 

@@ -59,7 +59,15 @@ def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: 
     clicks = _clicks(client, params, ctx.workers)
     desktop = load_spec(inputs["harness"] / "gui.json")  # a bench of desktop steps: it offers every checkpoint the same
     items = collect_items(
-        heldout, desktop, params.context, params.model, factory, BENCH_SEED, settings.single_steps, client.special
+        heldout,
+        desktop,
+        params.context,
+        params.model,
+        factory,
+        BENCH_SEED,
+        settings.single_steps,
+        client.special,
+        ctx.workers,
     )
     steps = fork_map(lambda part: run_single_steps(client, part, params.model, desktop.tools), items, ctx.workers)
 
@@ -67,10 +75,12 @@ def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: 
         ctx.events.progress(done, total, "episodes")
 
     shown = [task.task_id for task in heldout[:: max(1, len(heldout) // max(1, settings.gallery))][: settings.gallery]]
-    outcomes, views = run_tasks(
-        heldout, client, episodes, factory, repeats=settings.repeats, workers=ctx.workers, shown=shown, on_done=progress
-    )
-    others, _ = run_tasks(apart, client, episodes, factory, workers=ctx.workers) if apart else ([], [])
+    # In one go: a few long episodes alone would leave the policy answering one prompt at a time.
+    every, views = run_tasks(
+        [*heldout, *apart], client, episodes, factory, repeats=settings.repeats, workers=ctx.workers, shown=shown,
+        on_done=progress,
+    )  # fmt: skip
+    outcomes, others = ([o for o in every if o.split == split] for split in ("heldout", "heldout_skills"))
 
     scores = {
         "stage": stage,

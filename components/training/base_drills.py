@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from components.contracts.desktop import Box, Element
 from components.sandbox.minidesk.draw import HANDLE
 from components.sandbox.minidesk.synth import SynthScreen, SynthWords
-from components.training.base_data import MIX, Link, Question, grid_point, questions, state
+from components.training.base_data import Link, Question, grid_point, questions, state
 
-SHARE = 0.3
-"""Of the base questions that stages replay."""
+REPLAY_DRILLS = 0.15
+REPLAY_MIX = (0.25, 0.10, 0.15, 0.50)
+"""Of the base questions that stages replay: share of drills, mix of the others (`base_data.MIX`). Half are to copy: how
+to copy a word that no training task has is what the base knew, and each stage wears it down."""
 
 
 def place_on(track: Element, number: int) -> Box:
@@ -61,8 +63,8 @@ def mixed(
     words: SynthWords,
     glue: Sequence[str],
     count: int,
-    share: float = SHARE,
-    mix: tuple[float, float, float, float] = MIX,
+    share: float,
+    mix: tuple[float, float, float, float],
 ) -> list[Question]:
     """`count` questions on one screen, about `share` of them drills, in random order."""
     wanted = sum(rng.random() < share for _ in range(count))

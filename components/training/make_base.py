@@ -265,7 +265,8 @@ def score(policy: Policy, builder: Builder, seed: int, screens: int, words: Synt
             items = []
             for _ in range(BATCH):
                 screen = synth_screen(rng, words, track=True)
-                items.append(builder.item(screen, base_drills.mixed(rng, screen, words, GLUE, QUESTIONS), False))
+                asked = base_drills.mixed(rng, screen, words, GLUE, QUESTIONS, 0.3, base_data.MIX)
+                items.append(builder.item(screen, asked, False))
             batch = collate(policy, [item.packed for item in items])
             assert batch.patches is not None
             features = policy.image_features(batch.patches, batch.sizes)

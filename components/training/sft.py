@@ -237,7 +237,8 @@ def _base_source(policy: Policy, seed: int, stage: str) -> ItemSource:
         rng = stream(seed, stage, f"{name}-{index}")
         screen = synth_screen(rng, words, track=rng.random() < 0.5)
         task_first = index % 4 == 3
-        asked = base_drills.mixed(rng, screen, words, GLUE, 1 if task_first else QUESTIONS)
+        count = 1 if task_first else QUESTIONS
+        asked = base_drills.mixed(rng, screen, words, GLUE, count, base_drills.REPLAY_DRILLS, base_drills.REPLAY_MIX)
         return builder.item(screen, asked, task_first).packed
 
     return make

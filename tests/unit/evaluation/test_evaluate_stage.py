@@ -48,11 +48,11 @@ def test_a_checkpoint_gives_the_same_bytes_every_time_whatever_the_workers(
     assert scores.stage == "gui-sft" and scores.episodes == 10 and scores.success == first["success"] == 0.0
     assert scores.checkpoint == digest_tree(inputs["checkpoint"])
     assert scores.grounding is not None and scores.grounding.items >= 5 and scores.single_step is not None
-    assert scores.heldout_skills is not None and scores.heldout_skills.n == 2
+    assert scores.heldout_skills is not None and scores.heldout_skills.n == 4
 
     rows = [json.loads(line) for line in (tmp_path / "a/scores/episodes.jsonl").read_text().splitlines()]
     assert len(rows) == 12 and {r["repeat"] for r in rows} == {0, 1}
-    assert sum(r["split"] == "heldout_skills" for r in rows) == 2
+    assert sum(r["split"] == "heldout_skills" for r in rows) == 4
     gallery = json.loads((tmp_path / "a/scores/gallery.json").read_text())
     assert len(gallery) == 2 and all(s["error"] for view in gallery for s in view["steps"])
 

@@ -72,7 +72,7 @@ def test_a_tool_that_the_harness_lacks_is_bad_syntax() -> None:
 
 
 def test_items_come_from_the_teachers_own_steps_with_even_primitives(tmp_path: Any) -> None:
-    """Each item's own call is a full hit, its prompt ends with the screen, and a rerun gives the same items."""
+    """Each item's own call is a full hit, its prompt ends with the screen, and any number of workers gives the same."""
     from components.contracts.arguments import arguments_of
     from components.contracts.coords import ScreenSpace
     from components.forge.generate import generate
@@ -81,7 +81,8 @@ def test_items_come_from_the_teachers_own_steps_with_even_primitives(tmp_path: A
     tasks = generate(3, {"heldout": 60}, lambda batch: [""] * len(batch)).tasks
     context = params().context
     made = [
-        collect_items(tasks, hybrid(), context, MODEL, slots(tmp_path, default_spec("gui")), 4, 40) for _ in range(2)
+        collect_items(tasks, hybrid(), context, MODEL, slots(tmp_path, default_spec("gui")), 4, 40, workers=workers)
+        for workers in (1, 3)
     ]
     items = made[0]
     assert [i.call for i in items] == [i.call for i in made[1]]

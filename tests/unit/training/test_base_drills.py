@@ -7,6 +7,7 @@ from components.contracts.desktop import Element
 from components.sandbox.minidesk.draw import HEIGHT, WIDTH
 from components.sandbox.minidesk.prefs import Prefs
 from components.sandbox.minidesk.synth import SynthWords, synth_screen
+from components.training.base_data import MIX
 from components.training.base_drills import mixed, place_on, slide
 
 WORDS = SynthWords(("apple", "banana", "cedar", "date"), ("name", "city", "volume", "team"), (12, 37, 64))
@@ -51,10 +52,10 @@ def test_screens_have_a_slider_only_when_asked_and_drills_are_a_share() -> None:
     rng = random.Random(4)
     assert synth_screen(rng, WORDS).tracks == ()
     screen = next(s for s in (synth_screen(rng, WORDS, track=True) for _ in range(50)) if s.tracks)
-    asked = [q for _ in range(60) for q in mixed(rng, screen, WORDS, GLUE, 8, share=0.5)]
+    asked = [q for _ in range(60) for q in mixed(rng, screen, WORDS, GLUE, 8, 0.5, MIX)]
     assert len(asked) == 480
     assert 0.25 < sum(q.kind == "slide" for q in asked) / len(asked) < 0.5
-    assert all(q.kind != "slide" for q in mixed(rng, screen, WORDS, GLUE, 40, share=0.0))
+    assert all(q.kind != "slide" for q in mixed(rng, screen, WORDS, GLUE, 40, 0.0, MIX))
 
 
 def test_the_order_loss_puts_numbers_between_their_neighbours() -> None:
