@@ -51,7 +51,7 @@ def test_a_checkpoint_gives_the_same_bytes_every_time_whatever_the_workers(
     assert scores.heldout_skills is not None and scores.heldout_skills.n == 4
 
     rows = [json.loads(line) for line in (tmp_path / "a/scores/episodes.jsonl").read_text().splitlines()]
-    assert len(rows) == 12 and {r["repeat"] for r in rows} == {0, 1}
+    assert len(rows) == 14 and {r["repeat"] for r in rows} == {0, 1}
     assert sum(r["split"] == "heldout_skills" for r in rows) == 4
     gallery = json.loads((tmp_path / "a/scores/gallery.json").read_text())
     assert len(gallery) == 2 and all(s["error"] for view in gallery for s in view["steps"])
