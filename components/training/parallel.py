@@ -6,11 +6,12 @@ function of (seed, step), so ranks need no data exchange, only the gradient sum.
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -53,22 +54,34 @@ class Ranks:
         return out
 
 
-def sum_gradients(ranks: Ranks, parameters: Iterable[torch.nn.Parameter], weight: float) -> float:
-    """Sum gradients and loss weight over all ranks and divide: the divisor is the whole step's. Returns the weight."""
+def sum_gradients(
+    ranks: Ranks,
+    parameters: Iterable[torch.nn.Parameter],
+    weight: float,
+    figures: Sequence[float] = (),
+    clip_norm: float = math.inf,
+) -> tuple[float, list[float]]:
+    """Sum gradients and loss weight over all ranks and divide: the divisor is the whole step's. Then cut the gradients
+    to a total norm of at most `clip_norm`, as `torch.nn.utils.clip_grad_norm_` does, but on the one tensor they lie in.
+
+    Returns the weight and the sums of `figures` (float32), which travel along: one message a step.
+    """
     import torch
 
     parameters = [p for p in parameters if p.requires_grad]
     pieces = [p.grad.reshape(-1) if p.grad is not None else torch.zeros(p.numel()) for p in parameters]
-    flat = torch.cat([*pieces, torch.tensor([weight], dtype=torch.float32)])
+    flat = torch.cat([*pieces, torch.tensor([weight, *figures], dtype=torch.float32)])
     ranks.sum(flat)
-    total = float(flat[-1])
+    own = flat.shape[0] - 1 - len(figures)
+    total, *sums = flat[own:].tolist()
+    gradients = flat[:own]
     if total > 0:
-        flat /= total
-    offset = 0
-    for p in parameters:
-        p.grad = flat[offset : offset + p.numel()].view_as(p)
-        offset += p.numel()
-    return total
+        gradients /= total
+    if clip_norm < math.inf:
+        gradients *= (clip_norm / (gradients.norm() + 1e-6)).clamp(max=1.0)
+    for p, gradient in zip(parameters, gradients.split([p.numel() for p in parameters]), strict=True):
+        p.grad = gradient.view_as(p)
+    return total, sums
 
 
 def run_ranks(function: Callable[[Ranks], Any], size: int) -> Any:

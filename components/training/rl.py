@@ -221,9 +221,9 @@ class RlLoop:
                 n * importance.share_capped, n * importance.mean_abs_difference,
             )  # fmt: skip
             sums = [total + value for total, value in zip(sums, figures, strict=True)]
-        whole = sum_gradients(self.ranks, self.policy.model.parameters(), weight)
+        parameters = self.policy.model.parameters()
+        whole, _ = sum_gradients(self.ranks, parameters, weight, clip_norm=settings.clip_norm)
         if whole > 0:
-            torch.nn.utils.clip_grad_norm_(self.policy.model.parameters(), settings.clip_norm)
             self.optimizer.step()
             self.version += 1
         return sums

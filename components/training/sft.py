@@ -186,12 +186,11 @@ class _Loop:
             total = (losses * batch.weights).sum()
             weight, count = float(batch.weights.sum()), len(losses)
             total.backward()
-        whole = sum_gradients(self.ranks, self.policy.model.parameters(), weight)
-        torch.nn.utils.clip_grad_norm_(self.policy.model.parameters(), self.settings.clip_norm)
+        figures = [float(total.detach()), count, seen]
+        parameters = self.policy.model.parameters()
+        whole, sums = sum_gradients(self.ranks, parameters, weight, figures, self.settings.clip_norm)
         self.optimizer.step()
-        figures = torch.tensor([float(total.detach()), float(count), float(seen)], dtype=torch.float64)
-        self.ranks.sum(figures)
-        return float(figures[0]), whole, int(figures[1]), int(figures[2])
+        return sums[0], whole, int(sums[1]), int(sums[2])
 
     # -- state ---------------------------------------------------------------------------------------------
 

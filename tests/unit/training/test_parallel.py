@@ -33,7 +33,7 @@ def _train(ranks: Ranks) -> bytes:
         optimizer.zero_grad()
         mine = data[torch.tensor(ranks.share(list(range(6))))]
         ((mine * weight).sum(1) - step).square().sum().backward()
-        assert sum_gradients(ranks, [weight], float(len(mine))) == 6.0
+        assert sum_gradients(ranks, [weight], float(len(mine)), [1.5]) == (6.0, [1.5 * ranks.size])
         optimizer.step()
     assert len({bytes(w) for w in ranks.gather(weight.detach().numpy().tobytes())}) == 1, "ranks hold equal weights"
     return weight.detach().numpy().tobytes()
@@ -51,12 +51,23 @@ def test_a_rank_without_samples_takes_part_and_adds_nothing() -> None:
         weight = torch.nn.Parameter(torch.ones(2))
         if ranks.rank == 0:
             (weight * torch.tensor([3.0, 5.0])).sum().backward()
-        total = sum_gradients(ranks, [weight], 2.0 if ranks.rank == 0 else 0.0)
+        total, _ = sum_gradients(ranks, [weight], 2.0 if ranks.rank == 0 else 0.0)
         assert weight.grad is not None
         assert total == 2.0 and weight.grad.tolist() == [1.5, 2.5]
         return total
 
     assert run_ranks(work, 2) == 2.0
+
+
+def test_gradients_are_cut_to_the_norm_that_torch_cuts_them_to() -> None:
+    for limit in (0.5, 100.0):
+        ours, theirs = ([torch.nn.Parameter(torch.ones(2, 3)), torch.nn.Parameter(torch.ones(4))] for _ in range(2))
+        for weights in (ours, theirs):
+            (weights[0].square().sum() * 2 + weights[1].sum()).backward()
+        sum_gradients(Ranks(0, 1), ours, 1.0, clip_norm=limit)
+        torch.nn.utils.clip_grad_norm_(theirs, limit)
+        for a, b in zip(ours, theirs, strict=True):
+            assert a.grad is not None and b.grad is not None and torch.allclose(a.grad, b.grad)
 
 
 def test_shares_are_every_nth_item_and_gather_keeps_the_order_of_ranks() -> None:
