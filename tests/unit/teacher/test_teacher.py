@@ -183,7 +183,7 @@ def test_needless_looks_come_as_often_as_asked(desktop):
     assert set(lengths) == {2, 3} and 8 <= lengths[3] <= 30
 
 
-def test_the_overlapping_harness_clicks_by_number_half_of_the_time(desktop):
+def test_the_overlapping_harness_clicks_by_number_nine_times_of_ten(desktop):
     clicks, numbers = 0, 0
     for item in range(6):
         steps = episode(desktop, task_of("form-texts", item), "gui", tools=OVERLAPPING, seed=item)
@@ -192,7 +192,7 @@ def test_the_overlapping_harness_clicks_by_number_half_of_the_time(desktop):
         clicks += sum(getattr(s.call, "action", "") == "left_click" for s in steps)
         trees = sum(isinstance(s.call, AccessibilityCall) and s.call.action == "tree" for s in steps)
         assert trees == sum(isinstance(s.call, AccessibilityCall) and s.call.action == "click" for s in steps)
-    assert 0.25 < numbers / (clicks + numbers) < 0.75
+    assert 0.75 < numbers / (clicks + numbers) < 1
 
 
 def test_a_route_that_does_not_exist_is_refused_at_the_start():

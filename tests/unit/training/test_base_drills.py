@@ -76,7 +76,7 @@ def test_the_order_loss_puts_numbers_between_their_neighbours() -> None:
 
     def likeness(one: int, other: int) -> float:
         a, b = (embed[of(str(n)), d // 2 : 3 * d // 4] for n in (one, other))
-        return float(torch.cosine_similarity(a, b, dim=0))
+        return float(torch.cosine_similarity(a.detach(), b.detach(), dim=0))
 
     for number in (12, 37, 64, 88):
         near, far = likeness(number, number + 1), likeness(number, (number + 40) % 100 + 1)
