@@ -162,6 +162,18 @@ def point_in_box(
     return _grid_value(box[0], box[2], step, size[0], extent), _grid_value(box[1], box[3], step, size[1], extent)
 
 
+def slider_place(track: tuple[int, int, int, int], handle: int, value: int) -> tuple[int, int, int, int]:
+    """Where the handle (`handle` px wide) of a slider over `track` has to be dropped for `value` of 100.
+
+    A box as wide as one step of 5. The teacher and the base aim with this one rule.
+    """
+    x0, y0, x1, y1 = track
+    half = handle // 2
+    span = x1 - x0 - 2 * half
+    middle, reach = x0 + half + span * value // 100, span // 40
+    return middle - reach, y0, middle + reach + 1, y1
+
+
 def _grid_value(low: int, high: int, step: int, size: int, extent: int) -> int:
     centre = (low + high - 1) / 2
     values = range(0, extent + 1, step)

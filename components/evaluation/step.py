@@ -59,16 +59,9 @@ def run(params: Params, inputs: dict[str, Path], outputs: dict[str, Path], ctx: 
     clicks = _clicks(client, params, ctx.workers)
     desktop = load_spec(inputs["harness"] / "gui.json")  # a bench of desktop steps: it offers every checkpoint the same
     items = collect_items(
-        heldout,
-        desktop,
-        params.context,
-        params.model,
-        factory,
-        BENCH_SEED,
-        settings.single_steps,
-        client.special,
-        ctx.workers,
-    )
+        heldout, desktop, params.context, params.model, factory, BENCH_SEED, settings.single_steps, client.special,
+        workers=ctx.workers,
+    )  # fmt: skip
     steps = fork_map(lambda part: run_single_steps(client, part, params.model, desktop.tools), items, ctx.workers)
 
     def progress(done: int, total: int) -> None:

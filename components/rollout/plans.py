@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from components.contracts.coords import slider_place
 from components.contracts.errors import TeacherError
 from components.rollout import documents, forms_goal, listing
 from components.rollout.view import (
@@ -132,12 +133,7 @@ def _to_volume(view: View, value: int) -> Move | None:
         return None
     if not view.on(handle):
         return move_to(handle, f"the volume is {handle.state}")
-    x0, y0, x1, y1 = track.box
-    half = (handle.box[2] - handle.box[0]) // 2
-    span = x1 - x0 - 2 * half
-    middle = x0 + half + span * value // 100
-    reach = span // 40  # half of one step of 5 in 100
-    box = (middle - reach, y0, middle + reach + 1, y1)
+    box = slider_place(track.box, handle.box[2] - handle.box[0], value)
     return Move("left_click_drag", f"drag it to {value}", f"the volume must be {value}", track, at=box)
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from components.contracts.desktop import Box, Element
+from components.contracts.coords import slider_place
+from components.contracts.desktop import Element
 from components.sandbox.minidesk.draw import HANDLE
 from components.sandbox.minidesk.synth import SynthScreen, SynthWords
 from components.training.base_data import Link, Question, grid_point, questions, state
@@ -19,19 +20,11 @@ REPLAY_MIX = (0.25, 0.10, 0.15, 0.50)
 to copy a word that no training task has is what the base knew, and each stage wears it down."""
 
 
-def place_on(track: Element, number: int) -> Box:
-    """Where a handle has to be dropped for `number` of 100: half a step of 5 to both sides (px)."""
-    x0, y0, x1, y1 = track.box
-    span = x1 - x0 - HANDLE
-    middle, reach = x0 + HANDLE // 2 + span * number // 100, span // 40
-    return middle - reach, y0, middle + reach + 1, y1
-
-
 def slide(rng: random.Random, track: Element) -> Question:
     """The point of a number on a slider: where the slider begins is seen, the number is copied."""
     number = rng.randint(0, 100) if rng.random() < 0.2 else 5 * rng.randint(0, 20)
     text = rng.choice(("drag the {} to {}", "set {} to {}", "the {} must be {}")).format(track.label, number)
-    box = place_on(track, number)
+    box = slider_place(track.box, HANDLE, number)
     x, y = grid_point(box)
     restated = rng.random() < 0.7
     lead = rng.choice(("drag it to {} at ", "{} at ", "the {} slider at ")).format(number) if restated else "at "

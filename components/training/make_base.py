@@ -99,11 +99,10 @@ def step_items(builder: Builder, seed: int, number: int, step: int, phase: Phase
     out = []
     for _ in range(BATCH * 2 if task_first else BATCH):
         count = 1 if task_first else QUESTIONS
+        screen = synth_screen(rng, words, track=phase.drills > 0)
         if phase.drills:
-            screen = synth_screen(rng, words, track=True)
             asked = base_drills.mixed(rng, screen, words, GLUE, count, phase.drills, phase.mix)
         else:
-            screen = synth_screen(rng, words)
             asked = base_data.questions(rng, screen, words, GLUE, count, phase.mix, variety)
         out.append(builder.item(screen, asked, task_first))
     return out

@@ -3,12 +3,13 @@
 import random
 import re
 
+from components.contracts.coords import slider_place
 from components.contracts.desktop import Element
-from components.sandbox.minidesk.draw import HEIGHT, WIDTH
+from components.sandbox.minidesk.draw import HANDLE, HEIGHT, WIDTH
 from components.sandbox.minidesk.prefs import Prefs
 from components.sandbox.minidesk.synth import SynthWords, synth_screen
 from components.training.base_data import MIX
-from components.training.base_drills import mixed, place_on, slide
+from components.training.base_drills import mixed, slide
 
 WORDS = SynthWords(("apple", "banana", "cedar", "date"), ("name", "city", "volume", "team"), (12, 37, 64))
 GLUE = ("set", "please", "new", "now", "put", "the")
@@ -17,7 +18,7 @@ GLUE = ("set", "please", "new", "now", "put", "the")
 def test_a_number_on_a_slider_is_where_a_slider_drops_it() -> None:
     track = Element("slider", "volume", (40, 96, 40 + 192, 116))
     for number in range(0, 101, 5):
-        x0, y0, x1, y1 = place_on(track, number)
+        x0, y0, x1, y1 = slider_place(track.box, HANDLE, number)
         for x in (x0, (x0 + x1 - 1) // 2, x1 - 1):
             assert _dropped(x - track.box[0]) == number
         assert (y0, y1) == (96, 116)
