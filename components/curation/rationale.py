@@ -2,7 +2,7 @@
 
 `RationaleWriter` is the interface; a language model behind an API implements the same one. `ScriptedWriter` is the
 offline one: it says what the teacher saw (`intent["why"]`), in the words of the tiny tokenizer. Two styles: `short`
-(4 to 8 words) and `verbose` (14 to 22), so that reinforcement learning has something to shorten.
+(3 to 8 words) and `verbose` (14 to 22), so that reinforcement learning has something to shorten.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from components.contracts.desktop import Element
 from components.forge.words import ALL_WORDS, EXTENSIONS, LETTERS
 
 Style = Literal["short", "verbose"]
-SHORT = (4, 8)
+SHORT = (3, 8)
 VERBOSE = (14, 22)
 """Words of a rationale, both ends included."""
 

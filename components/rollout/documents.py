@@ -23,7 +23,7 @@ def open_file(view: View, app: str, file: str, *, again: bool = False) -> Move |
     rows = listing.files(view)["rows"]
     if file not in rows:
         return None
-    return listing.row(view, file, double_click, f"{file} is not open" if not again else f"{file} is wrong")
+    return listing.row(view, file, double_click, f"{file} is shown" if not again else f"{file} is wrong")
 
 
 def _dialog_or_escape(view: View, file: str) -> Move | None:

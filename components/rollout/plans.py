@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from components.contracts.coords import slider_place
@@ -57,9 +58,7 @@ def _delete_one(view: View, file: str) -> Move | None:
         return move
     if (move := listing.home(view)) is not None:
         return move
-    return (
-        listing.row(view, file, right_click, f"{file} is still here") if file in listing.files(view)["rows"] else None
-    )
+    return listing.row(view, file, right_click, f"{file} is shown") if file in listing.files(view)["rows"] else None
 
 
 def delete_all(view: View, goal: Goal) -> Move | None:
@@ -73,8 +72,11 @@ def delete_all(view: View, goal: Goal) -> Move | None:
     shown = [(f, row) for f in left if (row := view.find("row", f)) is not None]
     file = begun[0] if begun else shown[0][0] if shown else left[0]
     found = _delete_one(view, file)
-    if found is None or found.action != "right_click":
+    if found is None or found.action not in ("right_click", "scroll"):
         return found
+    if found.action == "scroll":
+        # What is out of sight has no name for who looks at the screen.
+        return replace(found, why=f"no {Path(file).suffix} is shown")
     return replace(found, others=tuple(row for f, row in shown if f != file))
 
 

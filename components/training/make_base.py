@@ -72,22 +72,24 @@ def fresh_policy(seed: int) -> Policy:
 class Phase:
     """One warm-up-and-cosine run. `mix`: shares of locate, read, state and copy. `plain`: the share of the phase with
     plain answers only; varied phrasing then grows in over as many steps (0 = varied from the start). `drills`: share of
-    questions that are `base_drills`."""
+    questions that are `base_drills`, of all kinds where `more`."""
 
     steps: int
     lr: float
     plain: float
     mix: tuple[float, float, float, float]
     drills: float = 0.0
+    more: bool = False
 
 
 PHASES = (
     Phase(4500, 1.5e-3, 0.3, (0.40, 0.15, 0.15, 0.30)),
     Phase(3000, 1.2e-3, 0.0, (0.28, 0.27, 0.15, 0.30)),
     Phase(2000, 1.2e-3, 0.0, (0.40, 0.20, 0.10, 0.30), drills=0.35),
+    Phase(2000, 1.2e-3, 0.0, (0.35, 0.20, 0.10, 0.35), drills=0.5, more=True),
 )
 """Search and copying first; then a second cosine in which reading, the last skill to appear, gets its share; then where
-numbers lie."""
+numbers lie; then which files there are."""
 
 
 def step_items(builder: Builder, seed: int, number: int, step: int, phase: Phase, words: SynthWords) -> list[Item]:
@@ -99,9 +101,9 @@ def step_items(builder: Builder, seed: int, number: int, step: int, phase: Phase
     out = []
     for _ in range(BATCH * 2 if task_first else BATCH):
         count = 1 if task_first else QUESTIONS
-        screen = synth_screen(rng, words, track=phase.drills > 0)
+        screen = synth_screen(rng, words, track=phase.drills > 0, files=rng.randint(0, 5) if phase.more else 0)
         if phase.drills:
-            asked = base_drills.mixed(rng, screen, words, GLUE, count, phase.drills, phase.mix)
+            asked = base_drills.mixed(rng, screen, words, GLUE, count, phase.drills, phase.mix, phase.more)
         else:
             asked = base_data.questions(rng, screen, words, GLUE, count, phase.mix, variety)
         out.append(builder.item(screen, asked, task_first))
@@ -162,7 +164,7 @@ def alignment_loss(policy: Policy, features: torch.Tensor, builder: Builder, ite
 
     encode = builder.encoder.text
     for index, item in enumerate(items):
-        for element in item.screen.elements:
+        for element in (*item.screen.elements, *item.screen.handles):
             token = index * per_image + builder.visual(0, element.center)
             x, y = base_data.grid_point(element.box)
             if element.kind == "head":
@@ -263,8 +265,8 @@ def score(policy: Policy, builder: Builder, seed: int, screens: int, words: Synt
             rng = stream(seed, "base-test", k)
             items = []
             for _ in range(BATCH):
-                screen = synth_screen(rng, words, track=True)
-                asked = base_drills.mixed(rng, screen, words, GLUE, QUESTIONS, 0.3, base_data.MIX)
+                screen = synth_screen(rng, words, track=True, files=rng.randint(0, 5))
+                asked = base_drills.mixed(rng, screen, words, GLUE, QUESTIONS, 0.4, base_data.MIX, True)
                 items.append(builder.item(screen, asked, False))
             batch = collate(policy, [item.packed for item in items])
             assert batch.patches is not None

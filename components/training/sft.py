@@ -234,10 +234,11 @@ def _base_source(policy: Policy, seed: int, stage: str) -> ItemSource:
 
     def make(name: str, index: int) -> Packed:
         rng = stream(seed, stage, f"{name}-{index}")
-        screen = synth_screen(rng, words, track=rng.random() < 0.5)
+        screen = synth_screen(rng, words, track=True, files=rng.randint(0, 3))
         task_first = index % 4 == 3
         count = 1 if task_first else QUESTIONS
-        asked = base_drills.mixed(rng, screen, words, GLUE, count, base_drills.REPLAY_DRILLS, base_drills.REPLAY_MIX)
+        drills, mix = base_drills.REPLAY_DRILLS, base_drills.REPLAY_MIX
+        asked = base_drills.mixed(rng, screen, words, GLUE, count, drills, mix, True)
         return builder.item(screen, asked, task_first).packed
 
     return make

@@ -30,6 +30,8 @@ class SynthScreen:
     elements: tuple[Element, ...]
     tracks: tuple[Element, ...] = ()
     """Whole sliders: places on them are asked by number, not by name."""
+    handles: tuple[Element, ...] = ()
+    """The handles of those."""
 
 
 class _Places:
@@ -52,22 +54,22 @@ class _Places:
         return None
 
 
-def synth_screen(rng: random.Random, words: SynthWords, track: bool = False) -> SynthScreen:
+def synth_screen(rng: random.Random, words: SynthWords, track: bool = False, files: int = 0) -> SynthScreen:
     """One screen with about 6 to 12 named widgets; labels are unique within a kind.
 
-    `track`: and a slider of full width.
+    `track`: and a slider of full width. `files`: and up to so many rows more.
     """
     canvas = Canvas(rng.choice(THEMES))
     canvas.rect((0, 0, WIDTH, HEIGHT), canvas.theme.panel if rng.random() < 0.8 else canvas.theme.wall)
     places = _Places()
     elements: list[Element] = []
     seen: set[tuple[str, str]] = set()
-    tracks = _track(canvas, rng, words, places) if track else ()
+    full = _track(canvas, rng, words, places) if track else None
     if rng.random() < 0.35:
         elements.extend(_sheet(canvas, rng, words, places))
     makers = (_button, _row, _row, _checkbox, _checkbox, _field, _item, _icon, _slider, _title, _menu)
-    for _ in range(rng.randint(7, 12)):
-        maker = rng.choice(makers)
+    for k in range(files + rng.randint(7, 12)):
+        maker = _row if k < files else rng.choice(makers)
         for element in maker(canvas, rng, words, places):
             if (element.kind, element.label) in seen:
                 continue
@@ -77,7 +79,7 @@ def synth_screen(rng: random.Random, words: SynthWords, track: bool = False) -> 
     for e in elements:
         counts[e.kind, e.label] = counts.get((e.kind, e.label), 0) + 1
     named = tuple(e for e in elements if counts[e.kind, e.label] == 1)
-    return SynthScreen(canvas.pixels, named, tracks)
+    return SynthScreen(canvas.pixels, named, *((part,) for part in full or ()))
 
 
 def _file(rng: random.Random, words: SynthWords) -> str:
@@ -145,15 +147,14 @@ def _slider(c: Canvas, rng: random.Random, w: SynthWords, p: _Places) -> list[El
     return [handle]
 
 
-def _track(c: Canvas, rng: random.Random, w: SynthWords, p: _Places) -> tuple[Element, ...]:
-    """A slider below its name and its number."""
+def _track(c: Canvas, rng: random.Random, w: SynthWords, p: _Places) -> tuple[Element, Element] | None:
+    """A slider below its name and its number: track and handle."""
     label, percent = rng.choice(w.labels), 5 * rng.randrange(0, 21)
     at = p.take(rng, TRACK, 2 * ROW)
     if not at:
-        return ()
+        return None
     c.text(at[0], at[1] + 2, f"{label} {percent}", c.theme.ink, c.theme.panel)
-    track, _ = c.slider(at[0], at[1] + ROW, label, percent, TRACK)
-    return (track,)
+    return c.slider(at[0], at[1] + ROW, label, percent, TRACK)
 
 
 def _title(c: Canvas, rng: random.Random, w: SynthWords, p: _Places) -> list[Element]:

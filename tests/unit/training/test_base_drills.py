@@ -9,7 +9,7 @@ from components.sandbox.minidesk.draw import HANDLE, HEIGHT, WIDTH
 from components.sandbox.minidesk.prefs import Prefs
 from components.sandbox.minidesk.synth import SynthWords, synth_screen
 from components.training.base_data import MIX
-from components.training.base_drills import mixed, slide
+from components.training.base_drills import by_ending, mixed, presence, slide
 
 WORDS = SynthWords(("apple", "banana", "cedar", "date"), ("name", "city", "volume", "team"), (12, 37, 64))
 GLUE = ("set", "please", "new", "now", "put", "the")
@@ -53,10 +53,10 @@ def test_screens_have_a_slider_only_when_asked_and_drills_are_a_share() -> None:
     rng = random.Random(4)
     assert synth_screen(rng, WORDS).tracks == ()
     screen = next(s for s in (synth_screen(rng, WORDS, track=True) for _ in range(50)) if s.tracks)
-    asked = [q for _ in range(60) for q in mixed(rng, screen, WORDS, GLUE, 8, 0.5, MIX)]
+    asked = [q for _ in range(60) for q in mixed(rng, screen, WORDS, GLUE, 8, 0.5, MIX, more=False)]
     assert len(asked) == 480
     assert 0.25 < sum(q.kind == "slide" for q in asked) / len(asked) < 0.5
-    assert all(q.kind != "slide" for q in mixed(rng, screen, WORDS, GLUE, 40, 0.0, MIX))
+    assert all(q.kind != "slide" for q in mixed(rng, screen, WORDS, GLUE, 40, 0.0, MIX, more=True))
 
 
 def test_the_order_loss_puts_numbers_between_their_neighbours() -> None:
@@ -82,3 +82,50 @@ def test_the_order_loss_puts_numbers_between_their_neighbours() -> None:
     for number in (12, 37, 64, 88):
         near, far = likeness(number, number + 1), likeness(number, (number + 40) % 100 + 1)
         assert near > far + 0.3
+
+
+def test_a_file_is_said_to_be_shown_when_it_is_and_only_then() -> None:
+    rng = random.Random(5)
+    said: list[bool] = []
+    for _ in range(300):
+        screen = synth_screen(rng, WORDS)
+        question = presence(rng, screen, WORDS)
+        if question is None:
+            continue
+        name, answer = question.answer.split(" is ")
+        rows = {e.label: e for e in screen.elements if e.kind == "row"}
+        assert name in question.text
+        assert answer == ("shown" if name in rows else "not shown")
+        assert [link.point for link in question.links if link.point] == [rows[n].center for n in rows if n == name]
+        said.append(name in rows)
+    assert 0.3 < sum(said) / len(said) < 0.8
+
+
+def test_the_file_with_an_ending_is_the_first_on_the_screen_that_has_it() -> None:
+    rng = random.Random(7)
+    named = missing = 0
+    for _ in range(300):
+        screen = synth_screen(rng, WORDS, files=3)
+        question = by_ending(rng, screen)
+        if question is None:
+            continue
+        ending = re.findall(r"[.][a-z]+", question.text)[0]
+        rows = [e for e in screen.elements if e.kind == "row" and e.label.endswith(ending)]
+        answer = question.answer.removeprefix("now ")
+        if not rows:
+            assert answer == f"no {ending} is shown"
+            missing += 1
+            continue
+        top = min(e.box[1] for e in rows)
+        assert answer in {f"{e.label} is shown" for e in rows if e.box[1] == top}
+        named += 1
+    assert named > 100 and missing > 10
+
+
+def test_all_drills_also_ask_for_the_handle_of_a_full_slider() -> None:
+    rng = random.Random(6)
+    screens = [s for s in (synth_screen(rng, WORDS, track=True) for _ in range(80)) if s.tracks]
+    asked = [(s, q) for s in screens for q in mixed(rng, s, WORDS, GLUE, 8, 0.6, MIX, more=True)]
+    handles = [(s, q) for s, q in asked if q.kind == "handle"]
+    assert len(handles) > 20 and all(q.box == s.handles[0].box for s, q in handles)
+    assert {"presence", "ending", "slide", "state"} <= {q.kind for _, q in asked}
