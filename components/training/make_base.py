@@ -8,8 +8,8 @@ tiny vision-language model from nothing live here and nowhere else:
 - search attention: layer 1, head 0 must look from the position that predicts a coordinate (or a read label) at the
   widget's visual token;
 - copy attention: layer 1, head 1 must look from the position that predicts a copied token at its source token;
-- order (last phase): the embedding of a number n up to 100 must match that of the x coordinate 10 n (third quarter), so
-  that numbers that a stage never met lie between those it met, as in a pretrained model.
+- order (from the third phase): the embedding of a number n up to 100 must match that of the x coordinate 10 n (third
+  quarter), so that numbers that a stage never met lie between those it met, as in a pretrained model.
 
 Only layout-free screens are shown, never an application window. The stages of the recipe use the plain
 language-model and policy-gradient losses (source of the design: measured, see README of this folder).
@@ -89,7 +89,7 @@ PHASES = (
     Phase(2000, 1.2e-3, 0.0, (0.35, 0.20, 0.10, 0.35), drills=0.5, more=True),
 )
 """Search and copying first; then a second cosine in which reading, the last skill to appear, gets its share; then where
-numbers lie; then which files there are."""
+numbers lie; then which files are shown."""
 
 
 def step_items(builder: Builder, seed: int, number: int, step: int, phase: Phase, words: SynthWords) -> list[Item]:
