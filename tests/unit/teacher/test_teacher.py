@@ -106,6 +106,21 @@ def test_long_lists_are_scrolled_to_the_row(desktop):
     assert desktop.grade().success and any(s.call.action == "scroll" for s in steps)
 
 
+def test_what_is_out_of_sight_is_named_only_where_the_task_names_it(desktop):
+    """A rationale is learned from the screen: it cannot say what no screen and no instruction shows."""
+    for skill in ("delete-logs", "delete-file"):
+        task = task_of(skill)
+        extra = tuple(
+            task.setup[0].model_copy(update={"args": {"path": f"a{c}.md", "text": ""}}) for c in "abcdefghijklm"
+        )
+        steps = episode(desktop, task.model_copy(update={"setup": task.setup + extra}), "gui")
+        said = {s.intent["why"] for s in steps if getattr(s.call, "action", "") == "scroll"}
+        assert desktop.grade().success and said, skill
+        assert said == (
+            {"no .log is shown"} if skill == "delete-logs" else {f"{task.spec['args']['file']} is not shown"}
+        )
+
+
 def after(desktop, task, policy, calls, **kwargs):
     """What the teacher does first after somebody else made these calls."""
     desktop.reset(task)
