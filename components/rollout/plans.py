@@ -72,12 +72,12 @@ def delete_all(view: View, goal: Goal) -> Move | None:
     shown = [(f, row) for f in left if (row := view.find("row", f)) is not None]
     file = begun[0] if begun else shown[0][0] if shown else left[0]
     found = _delete_one(view, file)
-    if found is None or found.action not in ("right_click", "scroll"):
-        return found
-    if found.action == "scroll":
+    if found is not None and found.action == "scroll":
         # What is out of sight has no name for who looks at the screen.
         return replace(found, why=f"no {Path(file).suffix} is shown")
-    return replace(found, others=tuple(row for f, row in shown if f != file))
+    if found is not None and found.action == "right_click":
+        return replace(found, others=tuple(row for f, row in shown if f != file))
+    return found
 
 
 def move(view: View, goal: Goal) -> Move | None:

@@ -1,4 +1,4 @@
-"""What the base learns last: where on a slider a number lies, what a row or a field shows.
+"""What the base learns last: where on a slider a number lies, what a row or a field shows, which files are there.
 
 A pretrained model knows these; a tiny one does not get them from the questions of `base_data` alone.
 """
@@ -17,8 +17,8 @@ from components.training.base_data import FILE_EXTENSIONS, Link, Question, ancho
 
 REPLAY_DRILLS = 0.30
 REPLAY_MIX = (0.25, 0.08, 0.10, 0.57)
-"""Of the base questions that stages replay: share of drills, mix of the others (`base_data.MIX`). Half are to copy: how
-to copy a word that no training task has is what the base knew, and each stage wears it down."""
+"""Of the base questions that stages replay: share of drills, mix of the others (`base_data.MIX`). Two fifths of all are
+to copy: how to copy a word that no training task has is what the base knew, and each stage wears it down."""
 
 
 def slide(rng: random.Random, track: Element) -> Question:

@@ -103,7 +103,7 @@ def step_items(builder: Builder, seed: int, number: int, step: int, phase: Phase
         count = 1 if task_first else QUESTIONS
         screen = synth_screen(rng, words, track=phase.drills > 0, files=rng.randint(0, 5) if phase.more else 0)
         if phase.drills:
-            asked = base_drills.mixed(rng, screen, words, GLUE, count, phase.drills, phase.mix, phase.more)
+            asked = base_drills.mixed(rng, screen, words, GLUE, count, phase.drills, phase.mix, more=phase.more)
         else:
             asked = base_data.questions(rng, screen, words, GLUE, count, phase.mix, variety)
         out.append(builder.item(screen, asked, task_first))
@@ -266,7 +266,7 @@ def score(policy: Policy, builder: Builder, seed: int, screens: int, words: Synt
             items = []
             for _ in range(BATCH):
                 screen = synth_screen(rng, words, track=True, files=rng.randint(0, 5))
-                asked = base_drills.mixed(rng, screen, words, GLUE, QUESTIONS, 0.4, base_data.MIX, True)
+                asked = base_drills.mixed(rng, screen, words, GLUE, QUESTIONS, 0.4, base_data.MIX, more=True)
                 items.append(builder.item(screen, asked, False))
             batch = collate(policy, [item.packed for item in items])
             assert batch.patches is not None

@@ -238,7 +238,7 @@ def _base_source(policy: Policy, seed: int, stage: str) -> ItemSource:
         task_first = index % 4 == 3
         count = 1 if task_first else QUESTIONS
         drills, mix = base_drills.REPLAY_DRILLS, base_drills.REPLAY_MIX
-        asked = base_drills.mixed(rng, screen, words, GLUE, count, drills, mix, True)
+        asked = base_drills.mixed(rng, screen, words, GLUE, count, drills, mix, more=True)
         return builder.item(screen, asked, task_first).packed
 
     return make

@@ -64,7 +64,7 @@ def synth_screen(rng: random.Random, words: SynthWords, track: bool = False, fil
     places = _Places()
     elements: list[Element] = []
     seen: set[tuple[str, str]] = set()
-    full = _track(canvas, rng, words, places) if track else None
+    full = _track(canvas, rng, words, places) if track else ()
     if rng.random() < 0.35:
         elements.extend(_sheet(canvas, rng, words, places))
     makers = (_button, _row, _row, _checkbox, _checkbox, _field, _item, _icon, _slider, _title, _menu)
@@ -79,7 +79,7 @@ def synth_screen(rng: random.Random, words: SynthWords, track: bool = False, fil
     for e in elements:
         counts[e.kind, e.label] = counts.get((e.kind, e.label), 0) + 1
     named = tuple(e for e in elements if counts[e.kind, e.label] == 1)
-    return SynthScreen(canvas.pixels, named, *((part,) for part in full or ()))
+    return SynthScreen(canvas.pixels, named, full[:1], full[1:])
 
 
 def _file(rng: random.Random, words: SynthWords) -> str:
@@ -147,12 +147,12 @@ def _slider(c: Canvas, rng: random.Random, w: SynthWords, p: _Places) -> list[El
     return [handle]
 
 
-def _track(c: Canvas, rng: random.Random, w: SynthWords, p: _Places) -> tuple[Element, Element] | None:
-    """A slider below its name and its number: track and handle."""
+def _track(c: Canvas, rng: random.Random, w: SynthWords, p: _Places) -> tuple[Element, ...]:
+    """A slider below its name and its number: track and handle, or nothing where there is no place."""
     label, percent = rng.choice(w.labels), 5 * rng.randrange(0, 21)
     at = p.take(rng, TRACK, 2 * ROW)
     if not at:
-        return None
+        return ()
     c.text(at[0], at[1] + 2, f"{label} {percent}", c.theme.ink, c.theme.panel)
     return c.slider(at[0], at[1] + ROW, label, percent, TRACK)
 
