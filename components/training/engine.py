@@ -107,22 +107,50 @@ class Prompts:
         ids = np.full((count, longest), policy.pad_id, np.int64)
         positions = np.zeros((3, count, longest), np.int64)
         valid = np.zeros((count, longest), np.bool_)
-        patches: list[NDArray[np.float32]] = []
-        sizes: list[tuple[int, int]] = []
+        distinct = _Distinct(policy)
+        places: list[list[int]] = []
         for b, (prompt, screens) in enumerate(rendered):
             own = [policy.grid.tokens(*screen.shape[:2]) for screen in screens]
             ids[b, longest - len(prompt) :] = prompt
             positions[:, b, longest - len(prompt) :] = rope_positions(np.array(prompt), policy.image_id, own)
             valid[b, longest - len(prompt) :] = True
-            patches.extend(policy.grid.patches(screen) for screen in screens)
-            sizes.extend(own)
-        features = policy.image_features(torch.from_numpy(np.concatenate(patches)), sizes) if patches else None
+            places.append([distinct.place(screen) for screen in screens])
+        encoded = distinct.encoded()
+        seen = [encoded[place] for own_places in places for place in own_places]
+        features = torch.cat([screen.features for screen in seen]) if seen else None
         shown: list[tuple[Any, ...]] = [tuple(screens) for _, screens in rendered]
-        if features is not None and policy.vision_frozen:
-            pieces = iter(features.split([rows * columns for rows, columns in sizes]))
-            grids = iter(sizes)
-            shown = [tuple(Encoded(next(pieces).clone(), next(grids)) for _ in screens) for screens in shown]
+        if policy.vision_frozen:
+            shown = [tuple(encoded[place] for place in own_places) for own_places in places]
         return Prompts(ids, valid, positions, features, shown)
+
+
+class _Distinct:
+    """The different screens of a batch: attempts at one task begin with the same one, and often go on alike."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._places: dict[tuple[bytes, tuple[int, ...]], int] = {}
+        self._screens: list[Screen] = []
+
+    def place(self, screen: Screen) -> int:
+        """Where it is, or will be, among the encoded ones."""
+        place = self._places.setdefault((screen.tobytes(), screen.shape), len(self._screens))
+        if place == len(self._screens):
+            self._screens.append(screen)
+        return place
+
+    def encoded(self) -> list[Encoded]:
+        """All of them through the encoder at once."""
+        import torch
+
+        if not self._screens:
+            return []
+        sizes = [self._policy.grid.tokens(*screen.shape[:2]) for screen in self._screens]
+        patches = np.concatenate([self._policy.grid.patches(screen) for screen in self._screens])
+        features = self._policy.image_features(torch.from_numpy(patches), sizes)
+        pieces = features.split([rows * columns for rows, columns in sizes])
+        # Copies: a sample that is kept would else hold the whole batch.
+        return [Encoded(piece.clone(), size) for piece, size in zip(pieces, sizes, strict=True)]
 
 
 class _Decoder:

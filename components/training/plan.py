@@ -18,6 +18,9 @@ from components.contracts.rng import stream
 WINDOW = 4
 """Batches that are cut together, by length, from one stretch of a seeded walk. More saves little padding and makes the
 samples of a batch more alike."""
+BASE_SCREENS = 2
+"""A step of base questions shows as many screens as another has samples, divided by this. Its questions are packed (see
+`base_items`), and a screen that is shown once costs more than the questions on it."""
 _STRIDE = 7919
 """A prime: replay walks a whole corpus before it comes back."""
 
@@ -60,7 +63,7 @@ def plan_steps(settings: Sft, seed: int, stage: str, corpora: Mapping[str, Lengt
     for name in dict.fromkeys(order):
         items = order.count(name) * settings.batch
         if name == "base":
-            batches[name] = _plain(settings.batch)
+            batches[name] = _plain(max(1, settings.batch // BASE_SCREENS))
             continue
         corpus = corpora[name]
         walk = _epochs(seed, stage, len(corpus)) if name == "corpus" else _strides(seed, stage, name, len(corpus))
@@ -81,8 +84,8 @@ def _strides(seed: int, stage: str, name: str, size: int) -> Iterator[int]:
     return ((offset + i * _STRIDE) % size for i in count())
 
 
-def _plain(batch: int) -> Iterator[tuple[int, ...]]:
-    return (tuple(range(start, start + batch)) for start in count(0, batch))
+def _plain(screens: int) -> Iterator[tuple[int, ...]]:
+    return (tuple(range(start, start + screens)) for start in count(0, screens))
 
 
 def _alike(

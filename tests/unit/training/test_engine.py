@@ -123,5 +123,22 @@ def test_screens_of_a_frozen_encoder_come_back_as_what_it_made_of_them() -> None
     torch.testing.assert_close(*losses, atol=1e-4, rtol=1e-5)
 
 
+def test_a_screen_that_several_prompts_show_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = small_policy()
+    policy.freeze(["vision"], 1.0)
+    one, two, three, other = (prompt(0, seed) for seed in (1, 1, 1, 2))
+    requests = [Request(messages, f"noise/{i}") for i, messages in enumerate((one, other, two, three))]
+    alone = [LocalClient(policy, 12).complete([request], 0.9)[0] for request in requests]
+    asked: list[int] = []
+    encode = policy.image_features
+    monkeypatch.setattr(
+        policy, "image_features", lambda patches, sizes: (asked.append(len(sizes)), encode(patches, sizes))[1]
+    )
+    done = LocalClient(policy, 12).complete(requests, 0.9)
+    assert asked == [2] and _said(done) == _said(alone)
+    shown = [completion.screens[0].features for completion in done]
+    assert torch.equal(shown[0], shown[2]) and not torch.allclose(shown[0], shown[1])
+
+
 def test_nothing_asked_nothing_answered() -> None:
     assert LocalClient(small_policy(), 4).complete([], 0.0) == []

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -68,6 +69,29 @@ def test_gradients_are_cut_to_the_norm_that_torch_cuts_them_to() -> None:
         torch.nn.utils.clip_grad_norm_(theirs, limit)
         for a, b in zip(ours, theirs, strict=True):
             assert a.grad is not None and b.grad is not None and torch.allclose(a.grad, b.grad)
+
+
+def test_sums_follow_each_other_in_shared_memory_or_out_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks of different speed; a value that a slow one has still to read is not written over."""
+
+    def work(ranks: Ranks) -> list[list[float]]:
+        found = []
+        for turn in range(12):
+            values = torch.full((3, 2 + turn % 4), float(10**ranks.rank * (turn + 1)))
+            values = values.bfloat16() if turn % 3 == 2 else values
+            if turn % 3 == ranks.rank:
+                time.sleep(0.01)
+            ranks.sum(values)
+            assert (values == values[0, 0]).all()
+            found.append([float(values[0, 0]), float(values.numel())])
+        return found
+
+    wanted = [[11.0 * (turn + 1), 3.0 * (2 + turn % 4)] for turn in range(12)]
+    assert run_ranks(work, 2) == wanted
+    monkeypatch.setattr("components.training.parallel.SHARED_BYTES", 32)
+    assert run_ranks(work, 2) == wanted, "what is too large for the room goes another way"
+    three = run_ranks(work, 3)
+    assert [value for value, _ in three[:2]] == [111.0, 222.0]
 
 
 def test_shares_are_every_nth_item_and_gather_keeps_the_order_of_ranks() -> None:
