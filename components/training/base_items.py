@@ -20,8 +20,6 @@ from components.training.sequences import Encoder, Packed
 
 QUESTIONS = 8
 """Questions packed behind one screenshot."""
-REPLAY_QUESTIONS = 16
-"""The same where a stage of the recipe replays them."""
 
 
 def base_words() -> SynthWords:

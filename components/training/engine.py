@@ -107,50 +107,35 @@ class Prompts:
         ids = np.full((count, longest), policy.pad_id, np.int64)
         positions = np.zeros((3, count, longest), np.int64)
         valid = np.zeros((count, longest), np.bool_)
-        distinct = _Distinct(policy)
-        places: list[list[int]] = []
         for b, (prompt, screens) in enumerate(rendered):
             own = [policy.grid.tokens(*screen.shape[:2]) for screen in screens]
             ids[b, longest - len(prompt) :] = prompt
             positions[:, b, longest - len(prompt) :] = rope_positions(np.array(prompt), policy.image_id, own)
             valid[b, longest - len(prompt) :] = True
-            places.append([distinct.place(screen) for screen in screens])
-        encoded = distinct.encoded()
-        seen = [encoded[place] for own_places in places for place in own_places]
-        features = torch.cat([screen.features for screen in seen]) if seen else None
+        encoded = _encoded(policy, [screen for _, screens in rendered for screen in screens])
+        features = torch.cat([screen.features for screen in encoded]) if encoded else None
         shown: list[tuple[Any, ...]] = [tuple(screens) for _, screens in rendered]
         if policy.vision_frozen:
-            shown = [tuple(encoded[place] for place in own_places) for own_places in places]
+            each = iter(encoded)
+            shown = [tuple(next(each) for _ in screens) for screens in shown]
         return Prompts(ids, valid, positions, features, shown)
 
 
-class _Distinct:
-    """The different screens of a batch: attempts at one task begin with the same one, and often go on alike."""
+def _encoded(policy: Policy, screens: Sequence[Screen]) -> list[Encoded]:
+    """What the encoder makes of each screen. Equal ones go through it once: attempts at one task begin with the same
+    screen, and often go on alike."""
+    import torch
 
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
-        self._places: dict[tuple[bytes, tuple[int, ...]], int] = {}
-        self._screens: list[Screen] = []
-
-    def place(self, screen: Screen) -> int:
-        """Where it is, or will be, among the encoded ones."""
-        place = self._places.setdefault((screen.tobytes(), screen.shape), len(self._screens))
-        if place == len(self._screens):
-            self._screens.append(screen)
-        return place
-
-    def encoded(self) -> list[Encoded]:
-        """All of them through the encoder at once."""
-        import torch
-
-        if not self._screens:
-            return []
-        sizes = [self._policy.grid.tokens(*screen.shape[:2]) for screen in self._screens]
-        patches = np.concatenate([self._policy.grid.patches(screen) for screen in self._screens])
-        features = self._policy.image_features(torch.from_numpy(patches), sizes)
-        pieces = features.split([rows * columns for rows, columns in sizes])
-        # Copies: a sample that is kept would else hold the whole batch.
-        return [Encoded(piece.clone(), size) for piece, size in zip(pieces, sizes, strict=True)]
+    keys = [(screen.shape, screen.tobytes()) for screen in screens]
+    distinct = dict(zip(keys, screens, strict=True))
+    if not distinct:
+        return []
+    sizes = [policy.grid.tokens(*screen.shape[:2]) for screen in distinct.values()]
+    patches = np.concatenate([policy.grid.patches(screen) for screen in distinct.values()])
+    pieces = policy.image_features(torch.from_numpy(patches), sizes).split([rows * columns for rows, columns in sizes])
+    # Copies: a sample that is kept would else hold the whole batch.
+    made = {key: Encoded(piece.clone(), size) for key, piece, size in zip(distinct, pieces, sizes, strict=True)}
+    return [made[key] for key in keys]
 
 
 class _Decoder:

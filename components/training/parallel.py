@@ -32,12 +32,12 @@ SHARED_BYTES = 1 << 26
 
 
 class Ranks:
-    """This process's place among its peers. `shared`: memory of all of them, `2 * size * SHARED_BYTES`."""
+    """This process's place among its peers. `rooms`: memory of all of them, (2, size, bytes a room) uint8."""
 
-    def __init__(self, rank: int, size: int, shared: mmap.mmap | None = None) -> None:
+    def __init__(self, rank: int, size: int, rooms: torch.Tensor | None = None) -> None:
         self.rank = rank
         self.size = size
-        self._shared = shared
+        self._rooms = rooms
         self._turn = 0
 
     def share(self, items: list[Any]) -> list[Any]:
@@ -50,24 +50,18 @@ class Ranks:
             return
         import torch.distributed as dist
 
-        if self._shared is None or values.nbytes > SHARED_BYTES:
+        if self._rooms is None or values.nbytes > self._rooms.shape[-1]:
             dist.all_reduce(values)
             return
         # Two rooms in turn: who writes into one again has heard that all have read it, since they wrote the other.
         self._turn = 1 - self._turn
-        summands = [self._room(rank, values) for rank in range(self.size)]
-        summands[self.rank].copy_(values)
+        rooms = self._rooms[self._turn, :, : values.nbytes].view(values.dtype)
+        rooms[self.rank] = values.reshape(-1)
         dist.barrier()
-        values.copy_(summands[0])
-        for summand in summands[1:]:
-            values.add_(summand)
-
-    def _room(self, rank: int, like: torch.Tensor) -> torch.Tensor:
-        import torch
-
-        assert self._shared is not None
-        place = (self._turn * self.size + rank) * SHARED_BYTES
-        return torch.frombuffer(self._shared, dtype=like.dtype, count=like.numel(), offset=place).view(like.shape)
+        first, *others = (room.view_as(values) for room in rooms)
+        values.copy_(first)
+        for other in others:
+            values.add_(other)
 
     def gather(self, value: Any) -> list[Any]:
         """Every rank's value, in rank order, on every rank."""
@@ -78,6 +72,18 @@ class Ranks:
         out: list[Any] = [None] * self.size
         dist.all_gather_object(out, value)
         return out
+
+
+def shared_tensor(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """Zeros that all processes forked from now on read and write in one place.
+
+    Anonymous memory: what torch shares lies in `/dev/shm`, of which a container may have very little.
+    """
+    import torch
+
+    count = math.prod(shape)
+    memory = mmap.mmap(-1, max(1, count * dtype.itemsize))
+    return torch.frombuffer(memory, dtype=dtype, count=count).view(shape)
 
 
 def sum_gradients(
@@ -122,13 +128,13 @@ def run_ranks(function: Callable[[Ranks], Any], size: int) -> Any:
         return function(Ranks(0, 1))
     import torch.distributed as dist
 
-    shared = mmap.mmap(-1, 2 * size * SHARED_BYTES)
+    rooms = shared_tensor((2, size, SHARED_BYTES), torch.uint8)
     with _meeting_place() as store:
-        children = [_fork(function, Ranks(rank, size, shared), store) for rank in range(1, size)]
+        children = [_fork(function, Ranks(rank, size, rooms), store) for rank in range(1, size)]
         codes: dict[int, int] = {}
         try:
             dist.init_process_group("gloo", init_method=store, rank=0, world_size=size)
-            result = function(Ranks(0, size, shared))
+            result = function(Ranks(0, size, rooms))
         except BaseException as error:
             # A peer that is gone shows here as a broken connection: its own end is the news then.
             codes = _ended(children, GRACE_S if isinstance(error, RuntimeError) else 0.0)

@@ -18,9 +18,9 @@ from components.contracts.rng import stream
 WINDOW = 4
 """Batches that are cut together, by length, from one stretch of a seeded walk. More saves little padding and makes the
 samples of a batch more alike."""
-BASE_SCREENS = 2
-"""A step of base questions shows as many screens as another has samples, divided by this. Its questions are packed (see
-`base_items`), and a screen that is shown once costs more than the questions on it."""
+BASE_DENSITY = 2
+"""A step of replayed base questions has by this factor fewer screens than another has samples, and that many more
+questions behind each than the base script packs: a screen that is shown once costs more than the questions on it."""
 _STRIDE = 7919
 """A prime: replay walks a whole corpus before it comes back."""
 
@@ -63,7 +63,7 @@ def plan_steps(settings: Sft, seed: int, stage: str, corpora: Mapping[str, Lengt
     for name in dict.fromkeys(order):
         items = order.count(name) * settings.batch
         if name == "base":
-            batches[name] = _plain(max(1, settings.batch // BASE_SCREENS))
+            batches[name] = _plain(max(1, settings.batch // BASE_DENSITY))
             continue
         corpus = corpora[name]
         walk = _epochs(seed, stage, len(corpus)) if name == "corpus" else _strides(seed, stage, name, len(corpus))

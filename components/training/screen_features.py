@@ -7,7 +7,6 @@ fork. Chunks are of one size and the same in every run, so a resumed stage compu
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from components.training.model import Policy
-from components.training.parallel import Ranks
+from components.training.parallel import Ranks, shared_tensor
 
 if TYPE_CHECKING:
     import torch
@@ -45,8 +44,7 @@ class ScreenFeatures(Mapping[str, Encoded]):
         self._pictures, self._size = pictures, size
         self._index = {digest: number for number, digest in enumerate(sorted(digests))}
         shape = (len(self._index), size[0] * size[1], hidden_size(policy))
-        self._memory = mmap.mmap(-1, max(1, int(np.prod(shape)) * 4))
-        self._features = torch.frombuffer(self._memory, dtype=torch.float32, count=int(np.prod(shape))).view(shape)
+        self._features = shared_tensor(shape, torch.float32)
 
     def fill(self, policy: Policy, ranks: Ranks) -> None:
         """Encode this rank's chunks and wait for the others'."""

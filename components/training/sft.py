@@ -23,7 +23,7 @@ from components.training.corpus import Corpus, load_corpus
 from components.training.model import Policy
 from components.training.optimizer import make_optimizer, set_rates
 from components.training.parallel import Ranks, run_ranks, sum_gradients
-from components.training.plan import PlannedStep, plan_steps
+from components.training.plan import BASE_DENSITY, PlannedStep, plan_steps
 from components.training.resume import resume_progress, save_progress, stop_at_cap
 from components.training.schedule import cosine
 from components.training.screen_features import ScreenFeatures, features_for
@@ -228,7 +228,7 @@ def _base_source(policy: Policy, seed: int, stage: str) -> ItemSource:
     """Fresh base questions, one packed screen an index."""
     from components.sandbox.minidesk.synth import synth_screen
     from components.training import base_drills
-    from components.training.base_items import GLUE, REPLAY_QUESTIONS, Builder, base_words
+    from components.training.base_items import GLUE, QUESTIONS, Builder, base_words
 
     builder, words = Builder(policy), base_words()
 
@@ -236,7 +236,7 @@ def _base_source(policy: Policy, seed: int, stage: str) -> ItemSource:
         rng = stream(seed, stage, f"{name}-{index}")
         screen = synth_screen(rng, words, track=True, files=rng.randint(0, 3))
         task_first = index % 4 == 3
-        count = 1 if task_first else REPLAY_QUESTIONS
+        count = 1 if task_first else BASE_DENSITY * QUESTIONS
         drills, mix = base_drills.REPLAY_DRILLS, base_drills.REPLAY_MIX
         asked = base_drills.mixed(rng, screen, words, GLUE, count, drills, mix, more=True)
         return builder.item(screen, asked, task_first).packed

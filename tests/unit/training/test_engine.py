@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import torch
@@ -131,9 +133,12 @@ def test_a_screen_that_several_prompts_show_is_encoded_once(monkeypatch: pytest.
     alone = [LocalClient(policy, 12).complete([request], 0.9)[0] for request in requests]
     asked: list[int] = []
     encode = policy.image_features
-    monkeypatch.setattr(
-        policy, "image_features", lambda patches, sizes: (asked.append(len(sizes)), encode(patches, sizes))[1]
-    )
+
+    def watched(patches: torch.Tensor, sizes: Sequence[tuple[int, int]]) -> torch.Tensor:
+        asked.append(len(sizes))
+        return encode(patches, sizes)
+
+    monkeypatch.setattr(policy, "image_features", watched)
     done = LocalClient(policy, 12).complete(requests, 0.9)
     assert asked == [2] and _said(done) == _said(alone)
     shown = [completion.screens[0].features for completion in done]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.contracts.params import Sft
-from components.training.plan import BASE_SCREENS, WINDOW, PlannedStep, plan_steps
+from components.training.plan import BASE_DENSITY, WINDOW, PlannedStep, plan_steps
 
 
 def sft(**changes: object) -> Sft:
@@ -52,7 +52,7 @@ def test_shares_are_exact_and_every_sample_has_as_many_turns(
     corpora = {name: Texts(size, seed) for name in ("corpus", "grounding", "gui")}
     plan = plan_steps(own, seed, "gui-sft", corpora)
     assert len(plan) == steps
-    sizes = {"base": max(1, batch // BASE_SCREENS)}
+    sizes = {"base": max(1, batch // BASE_DENSITY)}
     assert all(len(step.items) == sizes.get(step.source, batch) for step in plan)
     for name, share in zip(("base", "grounding", "gui"), shares, strict=True):
         found = [step for step in plan if step.source == name]
